@@ -1,0 +1,7 @@
+//! Whole operations on explicit buffers, run on worker threads. One backend so far; the trait comes with the second.
+//!
+//! Sees pages as borrowed views and weights as packed matrices. Not here: who owns either, what a layer is.
+
+mod cpu;
+
+pub use cpu::{AttendRow, Cpu, Heads, RopeTable};

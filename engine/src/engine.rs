@@ -1,0 +1,360 @@
+//! The engine: submit requests, step until nothing is left, receive events.
+//!
+//! Not here: clocks and files. The caller's [`Sink`] stamps and writes.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::backend::Cpu;
+use crate::error::{Error, Result};
+use crate::event::{Event, FinishReason, Phase, Sink};
+use crate::kernels::{KernelChoice, Kernels};
+use crate::kv::radix::common_prefix;
+use crate::kv::{PageId, PagePool, PageTable, RowSource};
+use crate::model::{Model, Row};
+use crate::sample::greedy;
+use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
+use crate::tensor::PAGE_POSITIONS;
+
+/// Worker threads believed; more is a typing error.
+const THREADS_MAX: usize = 1024;
+
+/// How an engine runs. Everything here leaves the answers the same.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Instruction set.
+    pub kernels: KernelChoice,
+    /// Worker threads, at least 1.
+    pub threads: usize,
+    /// Prompt positions per step at most, at least 1.
+    pub chunk_tokens: usize,
+    /// KV pages at most.
+    pub kv_pages: usize,
+    /// Who may reuse what.
+    pub cache: CachePolicy,
+    /// Several requests per step, or one after another.
+    pub batched: bool,
+}
+
+/// What an engine has done so far. KV rows are counted where the page pool writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Client-supplied positions whose KV was written.
+    pub prefill_tokens_computed: u64,
+    /// Tokens sampled.
+    pub decode_tokens: u64,
+    /// Positions of tokens sampled in an earlier request, written with a later prompt.
+    pub carried_tokens: u64,
+    /// Positions run again only for logits.
+    pub replayed_tokens: u64,
+}
+
+/// A model, its cache, and the requests in flight.
+pub struct Engine {
+    model: Model,
+    cpu: Cpu,
+    pool: PagePool,
+    cache: Cache,
+    options: EngineOptions,
+    pending: VecDeque<Request>,
+    active: Vec<Active>,
+    decode_tokens: u64,
+    replayed_tokens: u64,
+}
+
+impl Engine {
+    /// An engine with an empty cache.
+    pub fn new(model: Model, options: &EngineOptions) -> Result<Self> {
+        let in_range = |option, value, max, range| {
+            if (1..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(Error::BadOption {
+                    option,
+                    value,
+                    range,
+                })
+            }
+        };
+        in_range("threads", options.threads, THREADS_MAX, "1 to 1024")?;
+        in_range(
+            "chunk_tokens",
+            options.chunk_tokens,
+            usize::MAX,
+            "1 or more",
+        )?;
+        in_range("kv_pages", options.kv_pages, usize::MAX, "1 or more")?;
+        Ok(Self {
+            cpu: Cpu::new(Kernels::choose(options.kernels)?, options.threads),
+            pool: PagePool::new(model.kv_shape(), options.kv_pages),
+            cache: Cache::new(options.cache),
+            options: *options,
+            pending: VecDeque::new(),
+            active: Vec::new(),
+            decode_tokens: 0,
+            replayed_tokens: 0,
+            model,
+        })
+    }
+
+    /// Queues a request.
+    pub fn submit(&mut self, request: Request) -> Result<()> {
+        request.check(self.model.config())?;
+        let in_flight = || {
+            self.pending
+                .iter()
+                .chain(self.active.iter().map(|active| &active.request))
+        };
+        if in_flight().any(|other| other.id == request.id) {
+            return Err(Error::DuplicateRequest(request.id));
+        }
+        if in_flight().any(|other| other.session == request.session) {
+            return Err(Error::SessionBusy(request.session));
+        }
+        self.pending.push_back(request);
+        Ok(())
+    }
+
+    /// Runs one step; false when nothing is in flight. An error ends the engine's usefulness, not the process.
+    pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool> {
+        self.admit(sink)?;
+        let Some(batch) = plan(&mut self.active, &mut self.pool, self.options.chunk_tokens)? else {
+            return Ok(false);
+        };
+        let logits = self.run(&batch);
+        self.settle(&batch, &logits, sink)?;
+        let (rows, requests) = (batch.rows.len(), batch.members.len());
+        sink.event(Event::Step {
+            phase: batch.phase,
+            rows,
+            requests,
+        });
+        Ok(true)
+    }
+
+    /// Moves pending requests into the running set, in order, as far as policy, pages and single flight allow.
+    fn admit(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        let requests_max = if self.options.batched { usize::MAX } else { 1 };
+        for request in std::mem::take(&mut self.pending) {
+            if self.active.len() >= requests_max || self.waits_for_another(&request) {
+                self.pending.push_back(request);
+                continue;
+            }
+            let positions = request.prompt.len() + request.decode_max;
+            let spoken_for = self.active.iter().map(|active| active.reserved).sum();
+            let key = (request.session, request.prompt.as_slice());
+            let found = match self.cache.find(&mut self.pool, key, positions, spoken_for) {
+                Ok(found) => found,
+                Err(Error::PagesExhausted { .. }) if !self.active.is_empty() => {
+                    self.pending.push_back(request);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            sink.event(Event::Prefix {
+                request: request.id,
+                own: found.own,
+                instance: found.instance,
+            });
+            let reserved = positions.div_ceil(PAGE_POSITIONS) - found.table.pages().len();
+            self.active.push(Active {
+                request,
+                output: Vec::new(),
+                table: found.table,
+                carried_at: found.carried_at,
+                computed: 0,
+                carried: 0,
+                replayed: 0,
+                chunks: 0,
+                reserved,
+            });
+        }
+        Ok(())
+    }
+
+    /// Single flight: whether a running prompt is computing a prefix this one would otherwise compute again.
+    fn waits_for_another(&mut self, request: &Request) -> bool {
+        if self.cache.policy() != CachePolicy::Shared {
+            return false;
+        }
+        let matchable = self.cache.matchable(request.session, &request.prompt);
+        let coming = self.active.iter().filter(|active| active.is_prefilling());
+        let coming = coming.map(|active| common_prefix(&active.request.prompt, &request.prompt));
+        coming.max().is_some_and(|coming| coming > matchable)
+    }
+
+    fn run(&mut self, batch: &Batch) -> Vec<f32> {
+        let sequences: Vec<&[PageId]> = batch
+            .members
+            .iter()
+            .map(|index| self.active[*index].table.pages())
+            .collect();
+        self.model
+            .forward(&self.cpu, &mut self.pool, &sequences, &batch.rows)
+    }
+
+    /// Samples where logits were wanted, tells the sink, and retires what is done.
+    fn settle(&mut self, batch: &Batch, logits: &[f32], sink: &mut dyn Sink) -> Result<()> {
+        let wanting = batch.rows.iter().filter(|row| row.logits);
+        let mut done = Vec::new();
+        for (row, logits) in wanting.zip(logits.chunks_exact(self.model.vocab())) {
+            let index = batch.members[row.sequence];
+            if batch.phase == Phase::Prefill {
+                self.prefilled(index, sink);
+            }
+            let active = &mut self.active[index];
+            let request = active.request.id;
+            let id = greedy(logits).map_err(|index| Error::NonFinite { request, index })?;
+            active.output.push(id);
+            self.decode_tokens += 1;
+            sink.event(Event::Token {
+                request,
+                id,
+                batch: batch.members.len(),
+            });
+            if let Some(reason) = finish_reason(active, self.model.config().eos) {
+                sink.event(Event::Finish {
+                    request,
+                    reason,
+                    logits,
+                });
+                done.push(index);
+            }
+        }
+        for index in done.into_iter().rev() {
+            let Active {
+                request,
+                output,
+                table,
+                ..
+            } = self.active.remove(index);
+            let pending = output[output.len() - 1];
+            self.cache
+                .keep(&mut self.pool, request.session, table, pending);
+        }
+        Ok(())
+    }
+
+    fn prefilled(&mut self, index: usize, sink: &mut dyn Sink) {
+        let active = &self.active[index];
+        self.cache.publish(&mut self.pool, &active.table);
+        self.replayed_tokens += active.replayed as u64;
+        sink.event(Event::Prefill {
+            request: active.request.id,
+            computed: active.computed,
+            carried: active.carried,
+            replayed: active.replayed,
+            chunks: active.chunks,
+        });
+    }
+
+    /// Logits of `ids` computed cold, of every position or the last: `[positions][vocab]`.
+    pub fn logits(&mut self, ids: &[u32], all: bool) -> Result<Vec<f32>> {
+        check_prompt(ids, 0, self.model.config())?;
+        let mut table = PageTable::default();
+        let mut logits = Vec::new();
+        let chunks = ids.chunks(self.options.chunk_tokens);
+        let result = chunks
+            .map(|chunk| self.logits_chunk(&mut table, chunk, ids.len(), all))
+            .try_for_each(|chunk| {
+                logits.extend(chunk?);
+                Ok(())
+            });
+        table.release(&mut self.pool);
+        result.map(|()| logits)
+    }
+
+    fn logits_chunk(
+        &mut self,
+        table: &mut PageTable,
+        chunk: &[u32],
+        end: usize,
+        all: bool,
+    ) -> Result<Vec<f32>> {
+        let mut rows = Vec::with_capacity(chunk.len());
+        for &token in chunk {
+            let position = table.len();
+            table.append(&mut self.pool, token)?;
+            let source = Some(RowSource::Prefill);
+            rows.push(Row {
+                sequence: 0,
+                token,
+                position,
+                source,
+                logits: all || position + 1 == end,
+            });
+        }
+        Ok(self
+            .model
+            .forward(&self.cpu, &mut self.pool, &[table.pages()], &rows))
+    }
+
+    /// Forgets an idle session's own pages.
+    pub fn close_session(&mut self, session: u64) {
+        self.cache.close(&mut self.pool, session);
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        let rows = self.pool.rows();
+        Counters {
+            prefill_tokens_computed: rows.prefill,
+            decode_tokens: self.decode_tokens,
+            carried_tokens: rows.carried,
+            replayed_tokens: self.replayed_tokens,
+        }
+    }
+
+    /// That every page is free or held by exactly who says so.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let mut held = HashMap::new();
+        self.cache.count_held(&mut held);
+        for page in self.active.iter().flat_map(|active| active.table.pages()) {
+            *held.entry(*page).or_default() += 1;
+        }
+        self.pool.check(&held)
+    }
+
+    /// Bytes of KV in use at the peak.
+    pub fn kv_bytes_peak(&self) -> u64 {
+        self.pool.bytes_peak()
+    }
+
+    /// Kernel set in use.
+    pub fn kernels(&self) -> &'static str {
+        self.cpu.kernels()
+    }
+
+    /// Worker threads in use.
+    pub fn threads(&self) -> usize {
+        self.cpu.threads()
+    }
+
+    /// Element type of cached keys and values.
+    pub fn kv_dtype(&self) -> &'static str {
+        "f32"
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Overwrites one cached value of an idle session's page, so that a test can show the cache is read.
+    #[doc(hidden)]
+    pub fn poke_session(&mut self, session: u64, page: usize, element: usize, value: f32) -> bool {
+        let page = self
+            .cache
+            .session(session)
+            .and_then(|table| table.pages().get(page).copied());
+        page.inspect(|page| self.pool.poke(*page, element, value))
+            .is_some()
+    }
+}
+
+fn finish_reason(active: &Active, eos: Option<u32>) -> Option<FinishReason> {
+    let last = active.output.last().copied();
+    if last == eos && !active.request.ignore_eos {
+        return Some(FinishReason::Eos);
+    }
+    (active.output.len() == active.request.decode_max).then_some(FinishReason::Length)
+}

@@ -1,0 +1,134 @@
+//! Every way the engine can refuse, each with what was wrong and where.
+//!
+//! Not here: what to do about it on a command line; `harness` adds the command to type.
+
+use std::path::PathBuf;
+
+/// The engine's error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A model file breaks its own format.
+    #[error("{}: byte {offset}: {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// A tensor has an element type this engine does not compute.
+    #[error("tensor `{tensor}` has type {dtype}; supported: F32, Q8_0, Q4_1")]
+    UnsupportedType {
+        /// Tensor name.
+        tensor: String,
+        /// GGUF type name, or its number when unknown.
+        dtype: String,
+    },
+    /// Metadata lacks a key without a default.
+    #[error("metadata key `{0}` is missing")]
+    MissingKey(String),
+    /// A metadata key has the wrong type or an impossible value.
+    #[error("metadata key `{key}`: {what}")]
+    BadKey {
+        /// The key.
+        key: String,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// The model lacks a tensor its architecture needs.
+    #[error("tensor `{0}` is missing")]
+    MissingTensor(String),
+    /// A tensor has another shape than the architecture numbers say.
+    #[error("tensor `{tensor}` has shape {found:?}; the architecture needs {expected:?}")]
+    WrongShape {
+        /// Tensor name.
+        tensor: String,
+        /// Shape from the metadata, innermost first.
+        expected: Vec<usize>,
+        /// Shape in the file, innermost first.
+        found: Vec<usize>,
+    },
+    /// The model holds a tensor this architecture does not use here, so it computes something else.
+    #[error("tensor `{0}` is not part of the llama architecture as supported here")]
+    UnexpectedTensor(String),
+    /// The architecture is not one this engine knows.
+    #[error("architecture `{0}` is not supported; supported: llama")]
+    UnsupportedArchitecture(String),
+    /// The tokenizer cannot be built exactly as the file describes it.
+    #[error("tokenizer: {0}")]
+    Tokenizer(String),
+    /// No such synthetic model.
+    #[error("no synthetic model `{0}`; there are: {known}", known = crate::weights::synthetic::NAMES.join(", "))]
+    UnknownSynthetic(String),
+    /// The requested kernel set does not exist on this CPU.
+    #[error("kernels `{0}` are not available on this CPU; use auto or scalar")]
+    KernelsUnavailable(String),
+    /// An option is outside its range.
+    #[error("{option} is {value}; it must be {range}")]
+    BadOption {
+        /// Option name.
+        option: &'static str,
+        /// The value given.
+        value: usize,
+        /// What would be accepted.
+        range: &'static str,
+    },
+    /// A request without a prompt.
+    #[error("the prompt is empty; give at least one token id")]
+    EmptyPrompt,
+    /// A token id outside the vocabulary.
+    #[error("token id {id} at position {position} is outside the vocabulary of {vocab}")]
+    TokenOutOfRange {
+        /// The id.
+        id: u32,
+        /// Where in the prompt.
+        position: usize,
+        /// Vocabulary size.
+        vocab: usize,
+    },
+    /// Prompt and output together exceed the model's context.
+    #[error("prompt and output need {needed} positions; the model's context is {limit}")]
+    ContextExceeded {
+        /// Positions needed.
+        needed: usize,
+        /// Positions the model has.
+        limit: usize,
+    },
+    /// The page pool cannot hold the request even with everything evictable gone.
+    #[error("KV pages: {needed} needed, {available} can be freed of {capacity}; raise kv_pages")]
+    PagesExhausted {
+        /// Pages the request needs.
+        needed: usize,
+        /// Pages free or evictable.
+        available: usize,
+        /// Pages the pool may hold.
+        capacity: usize,
+    },
+    /// A session may have one request at a time.
+    #[error("session {0} already has a request in flight")]
+    SessionBusy(u64),
+    /// A request id was used before and is still active.
+    #[error("request id {0} is already in flight")]
+    DuplicateRequest(u64),
+    /// A logit is NaN or infinite, so the model's numbers cannot be trusted.
+    #[error("logit {index} of request {request} is not finite")]
+    NonFinite {
+        /// The request.
+        request: u64,
+        /// Index in the vocabulary.
+        index: usize,
+    },
+}
+
+/// Result with the engine's error.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,104 @@
+//! The arithmetic, once per instruction set, behind one table of functions.
+//!
+//! `scalar` defines the answer; every other folder has the same file names and gives the same bits or does not ship.
+//! Orders that the numeric contract fixes (audit them here): one accumulator per output with columns ascending
+//! (`matmul`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
+//! pages merged one by one (`attend`); squares striped by index mod 8 (`norm`). Not here: threads, buffers' owners.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::tensor::{PackedMatrix, PageView, Partials};
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+pub mod scalar;
+
+/// Lanes of the striped sums in norms and softmax.
+pub const STRIPES: usize = 8;
+
+/// `out[n][16 * panels] = x[n][cols] * rows of the panels`.
+pub type Matmul = fn(&PackedMatrix, Range<usize>, x: &[f32], out: &mut [f32]);
+/// Attention of `queries[m][head_dim]` over the first `visible[m]` positions of one head's page.
+pub type Attend = fn(PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, &mut Partials);
+/// Adds the partial of a later page to what earlier pages gave.
+pub type Merge = fn(into: &mut Partials, page: &Partials);
+/// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
+pub type RmsNorm = fn(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+/// `gate = silu(gate) * up`.
+pub type SiluMul = fn(gate: &mut [f32], up: &[f32]);
+
+/// One instruction set's functions.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    /// Name as recorded in results.
+    pub name: &'static str,
+    /// See [`Matmul`].
+    pub matmul: Matmul,
+    /// See [`Attend`].
+    pub attend: Attend,
+    /// See [`Merge`].
+    pub merge: Merge,
+    /// See [`RmsNorm`].
+    pub rms_norm: RmsNorm,
+    /// See [`SiluMul`].
+    pub silu_mul: SiluMul,
+}
+
+/// Which kernel set is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelChoice {
+    /// The widest this CPU has.
+    #[default]
+    Auto,
+    /// The reference.
+    Scalar,
+    /// AVX2 with FMA.
+    Avx2,
+}
+
+impl Kernels {
+    /// The table for `choice` on this CPU.
+    pub fn choose(choice: KernelChoice) -> Result<Self> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            match choice {
+                KernelChoice::Auto | KernelChoice::Avx2 if avx2 => return Ok(avx2::table()),
+                KernelChoice::Avx2 => return Err(Error::KernelsUnavailable(choice.to_string())),
+                KernelChoice::Auto | KernelChoice::Scalar => {}
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        if choice == KernelChoice::Avx2 {
+            return Err(Error::KernelsUnavailable(choice.to_string()));
+        }
+        Ok(scalar::table())
+    }
+}
+
+impl std::fmt::Display for KernelChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+        })
+    }
+}
+
+impl std::str::FromStr for KernelChoice {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        [Self::Auto, Self::Scalar, Self::Avx2]
+            .into_iter()
+            .find(|choice| choice.to_string() == text)
+            .ok_or_else(|| format!("kernels `{text}` are unknown; use auto, scalar or avx2"))
+    }
+}
+
+/// Sums eight stripes in the one order every kernel uses.
+#[inline]
+pub fn sum_stripes(s: [f32; STRIPES]) -> f32 {
+    ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}

@@ -1,0 +1,74 @@
+//! The reference kernels: plain loops that say what the answer is.
+//!
+//! Compiled twice from one source: with the FMA instruction where the CPU has it, and without, where
+//! `f32::mul_add` falls back to a correctly rounded routine. Same source, same bits. Not here: intrinsics.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use super::Kernels;
+use crate::tensor::{PackedMatrix, PageView, Partials};
+
+pub mod activation;
+pub mod attend;
+pub mod dequantize;
+pub mod exp;
+pub mod matmul;
+pub mod norm;
+
+/// Declares each kernel as is and compiled for FMA.
+macro_rules! compiled_twice {
+    ($($name:ident: $body:path, ($($argument:ident: $type:ty),*);)*) => {
+        mod plain {
+            use super::*;
+            $(pub(super) fn $name($($argument: $type),*) { $body($($argument),*) })*
+        }
+        #[cfg(target_arch = "x86_64")]
+        mod fma {
+            use super::*;
+            $(pub(super) fn $name($($argument: $type),*) {
+                #[target_feature(enable = "fma")]
+                fn compiled($($argument: $type),*) { $body($($argument),*) }
+                // SAFETY: `table` installs this module only after detecting FMA.
+                unsafe { compiled($($argument),*) }
+            })*
+        }
+    };
+}
+
+compiled_twice! {
+    matmul: matmul::matmul, (w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]);
+    attend: attend::attend,
+        (page: PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, out: &mut Partials);
+    merge: attend::merge, (into: &mut Partials, page: &Partials);
+    rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+    silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
+}
+
+/// The reference table, compiled for this CPU's FMA if it has one.
+pub fn table() -> Kernels {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("fma") {
+        return Kernels {
+            name: "scalar",
+            matmul: fma::matmul,
+            attend: fma::attend,
+            merge: fma::merge,
+            rms_norm: fma::rms_norm,
+            silu_mul: fma::silu_mul,
+        };
+    }
+    plain_table()
+}
+
+/// The reference table without any instruction beyond the target's baseline.
+pub fn plain_table() -> Kernels {
+    Kernels {
+        name: "scalar",
+        matmul: plain::matmul,
+        attend: plain::attend,
+        merge: plain::merge,
+        rms_norm: plain::rms_norm,
+        silu_mul: plain::silu_mul,
+    }
+}

@@ -1,0 +1,362 @@
+//! The page pool: owns every page, counts references, and counts rows where they are written, and only there.
+//!
+//! A page is written by one table and only at its end; rows below its length never change, so others may read or copy
+//! them at any time. Not here: which tokens a page holds (`table`, `radix`).
+
+use crate::error::{Error, Result};
+use crate::tensor::{Buffer, PAGE_POSITIONS, PageView};
+
+/// Sizes that fix a page's layout: `[layers][K: kv_heads x head_dim x 64, V: kv_heads x 64 x head_dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers of the model.
+    pub layers: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Dimensions per head.
+    pub head_dim: usize,
+}
+
+impl KvShape {
+    fn half_layer(self) -> usize {
+        self.kv_heads * self.head_dim * PAGE_POSITIONS
+    }
+
+    fn page_elements(self) -> usize {
+        2 * self.layers * self.half_layer()
+    }
+
+    /// Bytes of one page.
+    pub fn page_bytes(self) -> u64 {
+        (self.page_elements() * size_of::<f32>()) as u64
+    }
+}
+
+/// A page of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(usize);
+
+/// Whose token a row belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowSource {
+    /// Text the client supplied.
+    Prefill,
+    /// A token sampled in an earlier request of the session, fed with this one.
+    Carried,
+    /// A token sampled in this request.
+    Decode,
+}
+
+/// Rows written since the pool was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Client-supplied positions.
+    pub prefill: u64,
+    /// Carried positions.
+    pub carried: u64,
+    /// Sampled positions.
+    pub decode: u64,
+}
+
+struct Page {
+    data: Buffer<f32>,
+    len: usize,
+    references: usize,
+}
+
+/// All pages of an engine.
+pub struct PagePool {
+    shape: KvShape,
+    capacity: usize,
+    pages: Vec<Page>,
+    free: Vec<PageId>,
+    rows: RowCounts,
+    in_use_peak: usize,
+}
+
+impl PagePool {
+    /// A pool of at most `capacity` pages, allocated as they are first needed.
+    pub fn new(shape: KvShape, capacity: usize) -> Self {
+        let (pages, free) = (Vec::new(), Vec::new());
+        Self {
+            shape,
+            capacity,
+            pages,
+            free,
+            rows: RowCounts::default(),
+            in_use_peak: 0,
+        }
+    }
+
+    /// Pages that could be allocated now.
+    pub fn available(&self) -> usize {
+        self.capacity - self.in_use()
+    }
+
+    /// Pages it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn in_use(&self) -> usize {
+        self.pages.len() - self.free.len()
+    }
+
+    /// Bytes of the most pages ever in use at once.
+    pub fn bytes_peak(&self) -> u64 {
+        self.in_use_peak as u64 * self.shape.page_bytes()
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> RowCounts {
+        self.rows
+    }
+
+    /// An empty page with one reference.
+    pub fn allocate(&mut self) -> Result<PageId> {
+        let id = if let Some(id) = self.free.pop() {
+            let page = &mut self.pages[id.0];
+            page.data.fill(0.0);
+            (page.len, page.references) = (0, 1);
+            id
+        } else if self.pages.len() < self.capacity {
+            let data = Buffer::zeroed(self.shape.page_elements());
+            self.pages.push(Page {
+                data,
+                len: 0,
+                references: 1,
+            });
+            PageId(self.pages.len() - 1)
+        } else {
+            let capacity = self.capacity;
+            return Err(Error::PagesExhausted {
+                needed: 1,
+                available: 0,
+                capacity,
+            });
+        };
+        self.in_use_peak = self.in_use_peak.max(self.in_use());
+        Ok(id)
+    }
+
+    /// One more reference.
+    pub fn retain(&mut self, id: PageId) {
+        debug_assert!(
+            self.pages[id.0].references > 0,
+            "a freed page cannot be shared"
+        );
+        self.pages[id.0].references += 1;
+    }
+
+    /// One reference less; at none the page is free.
+    pub fn release(&mut self, id: PageId) {
+        let page = &mut self.pages[id.0];
+        debug_assert!(page.references > 0, "a page is released once per reference");
+        page.references -= 1;
+        if page.references == 0 {
+            self.free.push(id);
+        }
+    }
+
+    /// References to a page.
+    pub fn references(&self, id: PageId) -> usize {
+        self.pages[id.0].references
+    }
+
+    /// Positions filled.
+    pub fn len(&self, id: PageId) -> usize {
+        self.pages[id.0].len
+    }
+
+    /// Writes one layer of position `slot` of a page: `k` and `v` are `[kv_heads][head_dim]`.
+    ///
+    /// The first layer of a position makes it exist and is counted; positions are appended in order.
+    pub fn write(
+        &mut self,
+        id: PageId,
+        slot: usize,
+        layer: usize,
+        row: (&[f32], &[f32]),
+        source: RowSource,
+    ) {
+        let shape = self.shape;
+        let page = &mut self.pages[id.0];
+        if layer == 0 {
+            debug_assert_eq!(slot, page.len, "positions are appended in order");
+            page.len = slot + 1;
+            match source {
+                RowSource::Prefill => self.rows.prefill += 1,
+                RowSource::Carried => self.rows.carried += 1,
+                RowSource::Decode => self.rows.decode += 1,
+            }
+        }
+        let start = 2 * layer * shape.half_layer();
+        let (keys, values) =
+            page.data[start..][..2 * shape.half_layer()].split_at_mut(shape.half_layer());
+        let (k, v) = row;
+        for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
+            lanes[slot] = k;
+        }
+        let heads = values.chunks_exact_mut(PAGE_POSITIONS * shape.head_dim);
+        for (v, head) in v.chunks_exact(shape.head_dim).zip(heads) {
+            head[slot * shape.head_dim..][..shape.head_dim].copy_from_slice(v);
+        }
+    }
+
+    /// One layer of a page.
+    pub fn view(&self, id: PageId, layer: usize) -> PageView<'_> {
+        let page = &self.pages[id.0];
+        let half = self.shape.half_layer();
+        let (k, v) = page.data[2 * layer * half..][..2 * half].split_at(half);
+        PageView {
+            k,
+            v,
+            len: page.len,
+        }
+    }
+
+    /// A new page holding the first `len` positions of `source`. Copied rows are not counted: nothing was computed.
+    pub fn copy_head(&mut self, source: PageId, len: usize) -> Result<PageId> {
+        debug_assert!(len <= self.pages[source.0].len);
+        let copy = self.allocate()?;
+        let KvShape {
+            kv_heads, head_dim, ..
+        } = self.shape;
+        let mut data = std::mem::replace(&mut self.pages[copy.0].data, Buffer::zeroed(0));
+        let half = self.shape.half_layer();
+        let from = self.pages[source.0].data.chunks_exact(half);
+        for (i, (from, to)) in from.zip(data.chunks_exact_mut(half)).enumerate() {
+            // Layers alternate K, `[kv_heads * head_dim][64]`, and V, `[kv_heads][64][head_dim]`.
+            let (row, kept) = if i % 2 == 0 {
+                (PAGE_POSITIONS, len)
+            } else {
+                (half / kv_heads, len * head_dim)
+            };
+            for (from, to) in from.chunks_exact(row).zip(to.chunks_exact_mut(row)) {
+                to[..kept].copy_from_slice(&from[..kept]);
+            }
+        }
+        let page = &mut self.pages[copy.0];
+        (page.data, page.len) = (data, len);
+        Ok(copy)
+    }
+
+    /// Changes one cached value, so that a test can show the cache is read.
+    #[doc(hidden)]
+    pub fn poke(&mut self, id: PageId, element: usize, value: f32) {
+        self.pages[id.0].data[element] = value;
+    }
+
+    /// That every page is either free and unreferenced or held; `held` is what the owners believe.
+    pub fn check(
+        &self,
+        held: &std::collections::HashMap<PageId, usize>,
+    ) -> std::result::Result<(), String> {
+        for (index, page) in self.pages.iter().enumerate() {
+            let believed = held.get(&PageId(index)).copied().unwrap_or(0);
+            if page.references != believed {
+                return Err(format!(
+                    "page {index}: {} references, {believed} held",
+                    page.references
+                ));
+            }
+        }
+        let unreferenced = self
+            .pages
+            .iter()
+            .filter(|page| page.references == 0)
+            .count();
+        if unreferenced == self.free.len() {
+            Ok(())
+        } else {
+            Err(format!(
+                "{unreferenced} pages unreferenced, {} free",
+                self.free.len()
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const SHAPE: KvShape = KvShape {
+        layers: 2,
+        kv_heads: 2,
+        head_dim: 3,
+    };
+
+    fn row(position: usize, layer: usize) -> (Vec<f32>, Vec<f32>) {
+        let value = |i: usize| (position * 100 + layer * 10 + i) as f32;
+        (
+            (0..6).map(value).collect(),
+            (0..6).map(|i| -value(i)).collect(),
+        )
+    }
+
+    fn filled(pool: &mut PagePool, len: usize) -> PageId {
+        let id = pool.allocate().unwrap();
+        for position in 0..len {
+            for layer in 0..SHAPE.layers {
+                let (k, v) = row(position, layer);
+                pool.write(id, position, layer, (&k, &v), RowSource::Prefill);
+            }
+        }
+        id
+    }
+
+    #[test]
+    fn a_copied_head_equals_a_page_written_that_far() {
+        for len in [0, 1, 17, 63, 64] {
+            let mut pool = PagePool::new(SHAPE, 3);
+            let (whole, expected) = (filled(&mut pool, 64), filled(&mut pool, len));
+            let copy = pool.copy_head(whole, len).unwrap();
+            for layer in 0..SHAPE.layers {
+                let (copy, expected) = (pool.view(copy, layer), pool.view(expected, layer));
+                assert_eq!(
+                    (copy.k, copy.v, copy.len),
+                    (expected.k, expected.v, expected.len)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_counted_once_per_position_and_copies_not_at_all() {
+        let mut pool = PagePool::new(SHAPE, 3);
+        let page = filled(&mut pool, 9);
+        pool.copy_head(page, 5).unwrap();
+        assert_eq!(
+            pool.rows(),
+            RowCounts {
+                prefill: 9,
+                carried: 0,
+                decode: 0
+            }
+        );
+    }
+
+    #[test]
+    fn a_full_pool_refuses_and_a_released_page_is_zeroed_for_the_next() {
+        let mut pool = PagePool::new(SHAPE, 1);
+        let page = filled(&mut pool, 3);
+        assert!(matches!(
+            pool.allocate(),
+            Err(Error::PagesExhausted { capacity: 1, .. })
+        ));
+        pool.check(&HashMap::from([(page, 1)])).unwrap();
+        pool.release(page);
+        let page = pool.allocate().unwrap();
+        assert!(
+            pool.view(page, 1)
+                .k
+                .iter()
+                .chain(pool.view(page, 0).v)
+                .all(|x| x.to_bits() == 0)
+        );
+        assert_eq!(pool.bytes_peak(), SHAPE.page_bytes());
+        assert!(pool.check(&HashMap::new()).is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! The native engine: GGUF in, token ids and logits out, the same bits on every path.
+//!
+//! Modules are layered, each importing strictly lower ones (ARCHITECTURE.md has the table). Not here: clocks, printing,
+//! environment, processes.
+
+pub mod backend;
+pub mod engine;
+pub mod error;
+pub mod event;
+pub mod kernels;
+pub mod kv;
+pub mod model;
+pub mod pool;
+pub mod sample;
+pub mod schedule;
+pub mod tensor;
+pub mod tokenizer;
+pub mod weights;
+
+pub use engine::{Counters, Engine, EngineOptions};
+pub use error::{Error, Result};
+pub use event::{Event, FinishReason, NullSink, Phase, Sink};
+pub use kernels::KernelChoice;
+pub use model::Model;
+pub use schedule::{CachePolicy, Request};
+pub use tensor::PAGE_POSITIONS;
+pub use tokenizer::Tokenizer;
+pub use weights::quantize::{Quantized, quantize_gguf};

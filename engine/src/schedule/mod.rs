@@ -1,0 +1,11 @@
+//! Which positions run next: requests admitted in order, prompts in chunks, then one token per decoding request.
+//!
+//! A step runs prompts or decodes, never both, so that the two can be timed apart. Not here: running them (`engine`).
+
+mod batch;
+mod cache;
+mod request;
+
+pub use batch::{Batch, plan};
+pub use cache::{Cache, CachePolicy, Found};
+pub use request::{Active, Request, check_prompt};

@@ -1,0 +1,106 @@
+//! A request from submission to its last token.
+
+use crate::error::{Error, Result};
+use crate::kv::{PageTable, RowSource};
+use crate::model::Config;
+
+/// What a client asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The caller's number for it, unique among requests in flight.
+    pub id: u64,
+    /// The session whose cache it continues.
+    pub session: u64,
+    /// The whole prompt; what of it is cached is the engine's business.
+    pub prompt: Vec<u32>,
+    /// Tokens to sample at most.
+    pub decode_max: usize,
+    /// Go on after the end-of-text token.
+    pub ignore_eos: bool,
+}
+
+impl Request {
+    /// That the model can run it.
+    pub fn check(&self, config: &Config) -> Result<()> {
+        if self.decode_max == 0 {
+            return Err(Error::BadOption {
+                option: "decode_max",
+                value: 0,
+                range: "1 or more",
+            });
+        }
+        check_prompt(&self.prompt, self.decode_max, config)
+    }
+}
+
+/// That `prompt` has tokens, all in the vocabulary, and fits the context together with `decode_max` more.
+pub fn check_prompt(prompt: &[u32], decode_max: usize, config: &Config) -> Result<()> {
+    if prompt.is_empty() {
+        return Err(Error::EmptyPrompt);
+    }
+    let vocab = config.vocab;
+    if let Some(position) = prompt.iter().position(|id| *id as usize >= vocab) {
+        return Err(Error::TokenOutOfRange {
+            id: prompt[position],
+            position,
+            vocab,
+        });
+    }
+    let needed = prompt.len().saturating_add(decode_max);
+    if needed > config.context {
+        return Err(Error::ContextExceeded {
+            needed,
+            limit: config.context,
+        });
+    }
+    Ok(())
+}
+
+/// A request that runs.
+pub struct Active {
+    /// As submitted.
+    pub request: Request,
+    /// Tokens sampled.
+    pub output: Vec<u32>,
+    /// Its cached positions.
+    pub table: PageTable,
+    /// Position of a token sampled in an earlier request and fed only now.
+    pub carried_at: Option<usize>,
+    /// Prompt positions computed, carried, replayed, and the steps they took.
+    pub computed: usize,
+    /// See `computed`.
+    pub carried: usize,
+    /// See `computed`.
+    pub replayed: usize,
+    /// See `computed`.
+    pub chunks: usize,
+    /// Pages it may still allocate.
+    pub reserved: usize,
+}
+
+impl Active {
+    /// Whether its prompt is not all in the cache, or has given no logits yet.
+    pub fn is_prefilling(&self) -> bool {
+        self.output.is_empty()
+    }
+
+    /// Whose token the prompt position is.
+    pub fn source(&self, position: usize) -> RowSource {
+        if self.carried_at == Some(position) {
+            RowSource::Carried
+        } else {
+            RowSource::Prefill
+        }
+    }
+
+    /// The token at the next position without KV, prompt first, then output.
+    pub fn next_token(&self) -> u32 {
+        let position = self.table.len();
+        let prompt = &self.request.prompt;
+        if position < prompt.len() {
+            prompt[position]
+        } else {
+            self.output[position - prompt.len()]
+        }
+    }
+}

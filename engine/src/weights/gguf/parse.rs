@@ -1,0 +1,230 @@
+//! From bytes to a [`Gguf`]: header, metadata, tensor list, each bound checked with arithmetic that cannot wrap.
+
+use std::collections::HashMap;
+
+use super::cursor::{Cursor, Failure, Read};
+use super::{Entry, Gguf, TensorInfo};
+use crate::error::{Error, Result};
+use crate::tensor::DType;
+use crate::weights::map::MappedFile;
+
+/// More tensors than any published model has.
+const TENSORS_MAX: u64 = 1 << 16;
+/// More keys than any published model has.
+const KEYS_MAX: u64 = 1 << 12;
+/// Dimensions ggml allows.
+const DIMENSIONS_MAX: u32 = 4;
+/// Alignment of tensor data where the file does not say.
+const ALIGNMENT_DEFAULT: u64 = 32;
+/// Largest alignment believed.
+const ALIGNMENT_MAX: u64 = 1 << 16;
+
+struct Parsed {
+    keys: Vec<String>,
+    entries: HashMap<String, Entry>,
+    tensors: Vec<TensorInfo>,
+}
+
+pub(super) fn parse(file: MappedFile) -> Result<Gguf> {
+    let parsed = parse_bytes(&file).map_err(|failure| Error::Malformed {
+        path: file.path().to_owned(),
+        offset: failure.offset as u64,
+        what: failure.what,
+    })?;
+    let index = parsed
+        .tensors
+        .iter()
+        .enumerate()
+        .map(|(i, info)| (info.name.clone(), i))
+        .collect();
+    Ok(Gguf {
+        file,
+        keys: parsed.keys,
+        entries: parsed.entries,
+        tensors: parsed.tensors,
+        index,
+    })
+}
+
+fn parse_bytes(bytes: &[u8]) -> Read<Parsed> {
+    let mut cursor = Cursor::new(bytes);
+    if cursor.take(4, "the magic")? != b"GGUF" {
+        cursor.offset = 0;
+        return cursor.fail("this is not a GGUF file: it does not begin with `GGUF`");
+    }
+    let version = cursor.u32("the version")?;
+    if !(2..=3).contains(&version) {
+        return cursor.fail(format!(
+            "GGUF version {version} is not supported; 2 and 3 are"
+        ));
+    }
+    let tensor_count = cursor.count(TENSORS_MAX, "the tensor count")?;
+    let key_count = cursor.count(KEYS_MAX, "the key count")?;
+    let (keys, entries) = metadata(&mut cursor, key_count)?;
+    let alignment = alignment(&cursor, &entries)?;
+    let mut tensors = Vec::new();
+    for _ in 0..tensor_count {
+        tensors.push(tensor_info(&mut cursor)?);
+    }
+    let data_start = (cursor.offset as u64).next_multiple_of(alignment);
+    place(
+        &mut tensors,
+        data_start,
+        alignment,
+        bytes.len() as u64,
+        cursor.offset,
+    )?;
+    Ok(Parsed {
+        keys,
+        entries,
+        tensors,
+    })
+}
+
+fn metadata(cursor: &mut Cursor<'_>, count: usize) -> Read<(Vec<String>, HashMap<String, Entry>)> {
+    let (mut keys, mut entries) = (Vec::new(), HashMap::new());
+    for _ in 0..count {
+        let start = cursor.offset;
+        let key = cursor.text("a metadata key")?;
+        let value = cursor.value(0)?;
+        let entry = Entry {
+            value,
+            bytes: start..cursor.offset,
+        };
+        if entries.insert(key.clone(), entry).is_some() {
+            return Err(Failure {
+                offset: start,
+                what: format!("key `{key}` occurs twice"),
+            });
+        }
+        keys.push(key);
+    }
+    Ok((keys, entries))
+}
+
+fn alignment(cursor: &Cursor<'_>, entries: &HashMap<String, Entry>) -> Read<u64> {
+    let Some(entry) = entries.get("general.alignment") else {
+        return Ok(ALIGNMENT_DEFAULT);
+    };
+    match entry.value.as_usize().map(|n| n as u64) {
+        Some(n) if n.is_power_of_two() && n <= ALIGNMENT_MAX => Ok(n),
+        _ => cursor.fail(format!(
+            "general.alignment is {:?}; it must be a power of two up to {ALIGNMENT_MAX}",
+            entry.value
+        )),
+    }
+}
+
+/// One entry of the tensor list, `start` still relative to the data.
+fn tensor_info(cursor: &mut Cursor<'_>) -> Read<TensorInfo> {
+    let name = cursor.text("a tensor name")?;
+    let dimensions = cursor.u32("a dimension count")?;
+    if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
+        return cursor.fail(format!(
+            "tensor `{name}` has {dimensions} dimensions; 1 to {DIMENSIONS_MAX} are allowed"
+        ));
+    }
+    let mut shape = Vec::new();
+    for _ in 0..dimensions {
+        // The element count must fit comfortably, so that no later product of two shapes can wrap.
+        let dimension = cursor.count(1 << 40, "a dimension")?;
+        if dimension == 0 {
+            return cursor.fail(format!("tensor `{name}` has a dimension of 0"));
+        }
+        shape.push(dimension);
+    }
+    let type_number = cursor.u32("a tensor type")?;
+    let start = cursor.u64("a tensor offset")?;
+    let Ok(start) = usize::try_from(start) else {
+        return cursor.fail(format!("tensor `{name}` has offset {start}"));
+    };
+    Ok(TensorInfo {
+        name,
+        shape,
+        type_number,
+        start,
+    })
+}
+
+/// Makes every `start` absolute and checks that tensors lie inside the file, aligned, named once, and apart.
+fn place(
+    tensors: &mut [TensorInfo],
+    data_start: u64,
+    alignment: u64,
+    file_len: u64,
+    list_end: usize,
+) -> Read<()> {
+    let fail = |what: String| {
+        Err(Failure {
+            offset: list_end,
+            what,
+        })
+    };
+    let mut spans: Vec<(u64, u64, &str)> = Vec::new();
+    let mut names = std::collections::HashSet::new();
+    for tensor in tensors.iter_mut() {
+        if !names.insert(tensor.name.clone()) {
+            return fail(format!("tensor `{}` occurs twice", tensor.name));
+        }
+        let offset = tensor.start as u64;
+        if !offset.is_multiple_of(alignment) {
+            let name = &tensor.name;
+            return fail(format!(
+                "tensor `{name}` begins at {offset}, which is not aligned to {alignment}"
+            ));
+        }
+        let Some(start) = data_start
+            .checked_add(offset)
+            .filter(|start| *start <= file_len)
+        else {
+            return fail(format!(
+                "tensor `{}` begins at {offset}, beyond the file's end",
+                tensor.name
+            ));
+        };
+        tensor.start = start as usize;
+    }
+    for tensor in tensors.iter() {
+        // A type we do not compute has no known size; loading it fails by name, so its end is not needed.
+        let Some(dtype) = DType::from_gguf(tensor.type_number) else {
+            continue;
+        };
+        let start = tensor.start as u64;
+        let Some(bytes) = byte_len(&tensor.shape, dtype) else {
+            let TensorInfo { name, shape, .. } = tensor;
+            return fail(format!(
+                "tensor `{name}` of shape {shape:?} is not whole {dtype} blocks"
+            ));
+        };
+        match start.checked_add(bytes) {
+            Some(end) if end <= file_len => spans.push((start, end, &tensor.name)),
+            _ => {
+                let name = &tensor.name;
+                return fail(format!(
+                    "tensor `{name}` needs {bytes} bytes from byte {start}; the file has {file_len}"
+                ));
+            }
+        }
+    }
+    spans.sort_unstable();
+    for pair in spans.windows(2) {
+        if pair[0].1 > pair[1].0 {
+            return fail(format!(
+                "tensors `{}` and `{}` overlap",
+                pair[0].2, pair[1].2
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a tensor; none if the product wraps or the innermost dimension is no whole number of blocks.
+fn byte_len(shape: &[usize], dtype: DType) -> Option<u64> {
+    if !shape[0].is_multiple_of(dtype.block_elements()) {
+        return None;
+    }
+    let elements = shape
+        .iter()
+        .try_fold(1_u64, |n, &d| n.checked_mul(d as u64))?;
+    (elements / dtype.block_elements() as u64).checked_mul(dtype.block_bytes() as u64)
+}

@@ -1,0 +1,154 @@
+//! What the engine's whole-library tests share: golden files, the pulled model, skipping out loud.
+#![allow(dead_code)] // each test file uses its part
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A file under the shared test material, or none, said out loud.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared")
+        .join(path);
+    exists_or_skip(path)
+}
+
+/// The pulled SmolLM2 file, or none, said out loud.
+pub(crate) fn smollm2() -> Option<PathBuf> {
+    let cache = std::env::var_os("FAK_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+            std::env::var_os("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or(home)
+                .map(|dir| dir.join("fak"))
+        });
+    exists_or_skip(cache?.join("models/smollm2-135m/model.gguf"))
+}
+
+fn exists_or_skip(path: PathBuf) -> Option<PathBuf> {
+    if path.exists() {
+        return Some(path);
+    }
+    skip(&format!(
+        "{} is absent",
+        path.file_name()?.to_string_lossy()
+    ));
+    None
+}
+
+/// Says that a test did not run, where `./test.sh` counts it.
+pub(crate) fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    if let Some(log) = std::env::var_os("FAK_SKIPS") {
+        use std::io::Write;
+        let mut log = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(log)
+            .unwrap();
+        writeln!(log, "{why}").unwrap();
+    }
+}
+
+/// A safetensors file's tensors as f32 or integers.
+pub(crate) struct Tensors {
+    bytes: Vec<u8>,
+    start: usize,
+    header: serde_json::Value,
+}
+
+impl Tensors {
+    pub(crate) fn open(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap();
+        let start = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let header = serde_json::from_slice(&bytes[8..start]).unwrap();
+        Self {
+            bytes,
+            start,
+            header,
+        }
+    }
+
+    pub(crate) fn raw(&self, name: &str) -> &[u8] {
+        let offsets = &self.header[name]["data_offsets"];
+        let at = |i: usize| self.start + offsets[i].as_u64().unwrap() as usize;
+        &self.bytes[at(0)..at(1)]
+    }
+
+    pub(crate) fn f32(&self, name: &str) -> Vec<f32> {
+        assert_eq!(self.header[name]["dtype"], "F32", "{name}");
+        self.raw(name)
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
+    }
+
+    pub(crate) fn ids(&self, name: &str) -> Vec<u32> {
+        let raw = self.raw(name);
+        match self.header[name]["dtype"].as_str().unwrap() {
+            "I64" => raw
+                .chunks_exact(8)
+                .map(|b| i64::from_le_bytes(b.try_into().unwrap()) as u32)
+                .collect(),
+            "I32" => raw
+                .chunks_exact(4)
+                .map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32)
+                .collect(),
+            other => panic!("{name} has type {other}"),
+        }
+    }
+}
+
+/// Collects what an engine says, by request.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) tokens: HashMap<u64, Vec<u32>>,
+    pub(crate) prefix: HashMap<u64, (usize, usize)>,
+    pub(crate) last_logits: HashMap<u64, Vec<f32>>,
+    pub(crate) steps: Vec<(engine::Phase, usize, usize)>,
+}
+
+impl engine::Sink for Record {
+    fn event(&mut self, event: engine::Event<'_>) {
+        match event {
+            engine::Event::Prefix {
+                request,
+                own,
+                instance,
+            } => {
+                self.prefix.insert(request, (own, instance));
+            }
+            engine::Event::Token { request, id, .. } => {
+                self.tokens.entry(request).or_default().push(id)
+            }
+            engine::Event::Finish {
+                request, logits, ..
+            } => {
+                self.last_logits.insert(request, logits.to_vec());
+            }
+            engine::Event::Step {
+                phase,
+                rows,
+                requests,
+            } => self.steps.push((phase, rows, requests)),
+            engine::Event::Prefill { .. } => {}
+        }
+    }
+}
+
+pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::EngineOptions {
+    engine::EngineOptions {
+        kernels,
+        threads,
+        chunk_tokens: 256,
+        kv_pages: 512,
+        cache: engine::CachePolicy::Shared,
+        batched: true,
+    }
+}
+
+/// Bits of floats, for comparisons that mean equal and not close.
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}

@@ -1,0 +1,252 @@
+//! Same model, same ids: the same logits, bit for bit, on every path. One hash over the whole product.
+
+mod common;
+
+use common::{Record, bits, options};
+use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Model, Request};
+
+const PROMPT_LEN: usize = 150;
+const DECODE: usize = 5;
+
+fn prompt() -> Vec<u32> {
+    (0..PROMPT_LEN as u32)
+        .map(|i| (i * i * 31 + 7 * i) % 255)
+        .collect()
+}
+
+fn request(id: u64, prompt: Vec<u32>, decode_max: usize) -> Request {
+    Request {
+        id,
+        session: id,
+        prompt,
+        decode_max,
+        ignore_eos: true,
+    }
+}
+
+fn run(engine: &mut Engine, record: &mut Record) {
+    while engine.step(record).unwrap() {}
+    engine.check().unwrap();
+}
+
+/// Runs the prompt after `hit` positions of it were cached by someone else, beside `batch - 1` strangers.
+fn logits_and_ids(
+    model: &str,
+    options: &EngineOptions,
+    batch: u64,
+    hit: usize,
+) -> (Vec<u32>, Vec<u32>) {
+    let mut engine = Engine::new(Model::synthetic(model).unwrap(), options).unwrap();
+    let mut record = Record::default();
+    if hit > 0 {
+        engine
+            .submit(request(100, prompt()[..hit].to_vec(), 1))
+            .unwrap();
+        run(&mut engine, &mut record);
+    }
+    for stranger in 1..batch {
+        let ids = (0..40 * stranger as u32)
+            .map(|i| (i * 13 + stranger as u32) % 255)
+            .collect();
+        engine.submit(request(stranger, ids, DECODE + 3)).unwrap();
+    }
+    engine.submit(request(0, prompt(), DECODE)).unwrap();
+    run(&mut engine, &mut record);
+    assert_eq!(
+        record.prefix[&0],
+        (0, hit),
+        "the cache gives exactly what was put in"
+    );
+    (bits(&record.last_logits[&0]), record.tokens[&0].clone())
+}
+
+#[test]
+fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
+    let mut kernels = vec![KernelChoice::Scalar];
+    match engine::kernels::Kernels::choose(KernelChoice::Avx2) {
+        Ok(_) => kernels.push(KernelChoice::Avx2),
+        Err(_) => common::skip("this CPU has no AVX2; scalar only"),
+    }
+    for model in Model::synthetic_names() {
+        let cold = EngineOptions {
+            chunk_tokens: 1,
+            ..options(KernelChoice::Scalar, 1)
+        };
+        let expected = logits_and_ids(model, &cold, 1, 0);
+        let mut runs = 0;
+        for &kernels in &kernels {
+            for threads in [1, 2] {
+                for batch in [1, 3] {
+                    for hit in [0, 63, 64, 65] {
+                        for chunk_tokens in [1, 64, 512] {
+                            let options = EngineOptions {
+                                chunk_tokens,
+                                ..options(kernels, threads)
+                            };
+                            let found = logits_and_ids(model, &options, batch, hit);
+                            assert!(
+                                found == expected,
+                                "{model}: {kernels}, {threads} threads, batch {batch}, hit {hit}, chunk {chunk_tokens}"
+                            );
+                            runs += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(runs, kernels.len() * 2 * 2 * 4 * 3);
+    }
+}
+
+#[test]
+fn a_prompt_found_whole_replays_one_position_and_answers_the_same() {
+    let options = options(KernelChoice::Auto, 2);
+    let expected = logits_and_ids("synthetic-tiny", &options, 1, 0);
+    for hit in [PROMPT_LEN - 1, PROMPT_LEN] {
+        assert_eq!(logits_and_ids("synthetic-tiny", &options, 1, hit), expected);
+    }
+    let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &options).unwrap();
+    for id in [0, 1] {
+        engine.submit(request(id, prompt(), DECODE)).unwrap();
+    }
+    run(&mut engine, &mut Record::default());
+    let counters = engine.counters();
+    assert_eq!(
+        (counters.prefill_tokens_computed, counters.replayed_tokens),
+        (PROMPT_LEN as u64, 1)
+    );
+}
+
+#[test]
+fn rows_written_by_decoding_equal_rows_written_by_prefill() {
+    // A session goes on with its own output; another engine gets the whole text as a prompt.
+    let options = options(KernelChoice::Auto, 2);
+    let new = || Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &options).unwrap();
+    let (mut warm, mut cold) = (new(), new());
+    let mut record = Record::default();
+    warm.submit(request(0, prompt(), 70)).unwrap();
+    run(&mut warm, &mut record);
+    let continued: Vec<u32> = prompt()
+        .into_iter()
+        .chain(record.tokens[&0].clone())
+        .chain([9, 8, 7])
+        .collect();
+    warm.submit(Request {
+        id: 1,
+        session: 0,
+        prompt: continued.clone(),
+        decode_max: DECODE,
+        ignore_eos: true,
+    })
+    .unwrap();
+    run(&mut warm, &mut record);
+    assert_eq!(
+        record.prefix[&1],
+        (PROMPT_LEN + 69, 0),
+        "all but the last sampled token is cached"
+    );
+    let counters = warm.counters();
+    assert_eq!(counters.prefill_tokens_computed, PROMPT_LEN as u64 + 3);
+    assert_eq!(counters.carried_tokens, 1);
+    cold.submit(request(1, continued, DECODE)).unwrap();
+    let mut cold_record = Record::default();
+    run(&mut cold, &mut cold_record);
+    assert_eq!(
+        bits(&record.last_logits[&1]),
+        bits(&cold_record.last_logits[&1])
+    );
+}
+
+#[test]
+fn an_edited_history_keeps_only_what_is_still_true() {
+    let options = EngineOptions {
+        cache: CachePolicy::Session,
+        ..options(KernelChoice::Auto, 1)
+    };
+    let new = || Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &options).unwrap();
+    let mut warm = new();
+    let mut record = Record::default();
+    warm.submit(request(0, prompt(), DECODE)).unwrap();
+    run(&mut warm, &mut record);
+    let mut edited = prompt();
+    edited[100] = (edited[100] + 1) % 255;
+    let again = |id| Request {
+        id,
+        session: 0,
+        prompt: edited.clone(),
+        decode_max: DECODE,
+        ignore_eos: true,
+    };
+    warm.submit(again(1)).unwrap();
+    run(&mut warm, &mut record);
+    assert_eq!(record.prefix[&1], (100, 0));
+    let mut cold = new();
+    cold.submit(again(2)).unwrap();
+    run(&mut cold, &mut record);
+    assert_eq!(record.tokens[&1], record.tokens[&2]);
+    assert_eq!(bits(&record.last_logits[&1]), bits(&record.last_logits[&2]));
+}
+
+#[test]
+fn a_small_pool_evicts_waits_or_refuses_but_never_changes_an_answer() {
+    let ample = options(KernelChoice::Auto, 1);
+    let expected: Vec<_> = (0..4)
+        .map(|agent| session_output(&ample, agent).1)
+        .collect();
+    // Each session needs 3 pages; 4 sessions one after another in 4 pages must evict.
+    let tight = EngineOptions {
+        kv_pages: 4,
+        ..ample
+    };
+    let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &tight).unwrap();
+    let mut record = Record::default();
+    for agent in 0..4 {
+        engine.submit(session_output(&ample, agent).0).unwrap();
+    }
+    run(&mut engine, &mut record);
+    for (agent, expected) in expected.iter().enumerate() {
+        assert_eq!(&record.tokens[&(agent as u64)], expected);
+    }
+    let hopeless = EngineOptions {
+        kv_pages: 2,
+        ..ample
+    };
+    let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &hopeless).unwrap();
+    engine.submit(session_output(&ample, 0).0).unwrap();
+    let error = engine.step(&mut record).unwrap_err();
+    assert!(error.to_string().contains("raise kv_pages"), "{error}");
+}
+
+/// A request of 140 positions of its own, and what it answers with room to spare.
+fn session_output(options: &EngineOptions, agent: u64) -> (Request, Vec<u32>) {
+    let ids = (0..140_u32)
+        .map(|i| (i * (agent as u32 + 3) + agent as u32) % 255)
+        .collect();
+    let asked = request(agent, ids, DECODE);
+    let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), options).unwrap();
+    let mut record = Record::default();
+    engine.submit(asked.clone()).unwrap();
+    run(&mut engine, &mut record);
+    (asked, record.tokens[&agent].clone())
+}
+
+#[test]
+fn bad_requests_are_refused_by_name() {
+    let mut engine = Engine::new(
+        Model::synthetic("synthetic-tiny").unwrap(),
+        &options(KernelChoice::Auto, 1),
+    )
+    .unwrap();
+    let refused = |engine: &mut Engine, request| engine.submit(request).unwrap_err().to_string();
+    assert!(refused(&mut engine, request(0, vec![], 1)).contains("empty"));
+    assert!(refused(&mut engine, request(0, vec![1, 256], 1)).contains("id 256 at position 1"));
+    assert!(refused(&mut engine, request(0, vec![1], 0)).contains("decode_max"));
+    assert!(refused(&mut engine, request(0, vec![1; 8000], 193)).contains("8193 positions"));
+    engine.submit(request(0, vec![1], 1)).unwrap();
+    assert!(refused(&mut engine, request(0, vec![1], 1)).contains("id 0"));
+    let busy = Request {
+        id: 9,
+        ..request(0, vec![1], 1)
+    };
+    assert!(refused(&mut engine, busy).contains("session 0"));
+}
