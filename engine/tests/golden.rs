@@ -1,4 +1,5 @@
 //! The pulled SmolLM2 against Hugging Face transformers: logits, top-20, greedy ids, token ids.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 mod common;
 

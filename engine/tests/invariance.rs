@@ -1,4 +1,5 @@
 //! Same model, same ids: the same logits, bit for bit, on every path. One hash over the whole product.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Every kernel set against the reference, bit for bit, and the reference against arithmetic written another way.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials};
@@ -179,9 +180,9 @@ fn attention_over_pages_is_softmax_attention() {
             &mut page,
         );
         if start == 0 {
-            sum = page
+            sum = page;
         } else {
-            (kernels.merge)(&mut sum, &page)
+            (kernels.merge)(&mut sum, &page);
         }
     }
     let score = |p: usize| -> f64 {

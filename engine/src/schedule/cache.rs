@@ -85,10 +85,13 @@ impl Cache {
         self.policy
     }
 
-    /// How many positions of `prompt` could be found now.
+    /// How many positions of `prompt` need no waiting for: found now, or the session's own pending token.
     pub fn matchable(&mut self, session: u64, prompt: &[u32]) -> usize {
         let own = self.sessions.get(&session);
-        let own = own.map_or(0, |own| common_prefix(own.table.tokens(), prompt));
+        let own = own.map_or(0, |own| {
+            let matched = common_prefix(own.table.tokens(), prompt);
+            matched + usize::from(own.carried_at(prompt, matched).is_some())
+        });
         match self.policy {
             CachePolicy::Shared => own.max(self.tree.find(prompt).len()),
             CachePolicy::None | CachePolicy::Session => own,
@@ -123,7 +126,9 @@ impl Cache {
                 .chain(tree.tail.map(|(page, _)| page))
                 .collect(),
         };
-        pages.iter().for_each(|page| pool.retain(*page));
+        for page in &pages {
+            pool.retain(*page);
+        }
         let matched = if use_tree { tree.len() } else { own_len };
         let needed = positions.div_ceil(PAGE_POSITIONS) - matched / PAGE_POSITIONS;
         let room = self.make_room(pool, needed, spoken_for);
@@ -134,7 +139,9 @@ impl Cache {
                 _ => PageTable::share(pool, &prompt[..matched], &pages, tail).map(Some),
             }
         });
-        pages.iter().for_each(|page| pool.release(*page));
+        for page in &pages {
+            pool.release(*page);
+        }
         match table {
             Err(error) => {
                 if let Some(own) = own {

@@ -18,6 +18,7 @@ pub struct PageView<'a> {
 
 impl<'a> PageView<'a> {
     /// The view of one KV head: `k` is `[head_dim][64]`, `v` is `[64][head_dim]`.
+    #[must_use]
     pub fn head(self, head: usize, head_dim: usize) -> PageView<'a> {
         let size = head_dim * PAGE_POSITIONS;
         let range = head * size..(head + 1) * size;

@@ -120,7 +120,7 @@ impl engine::Sink for Record {
                 self.prefix.insert(request, (own, instance));
             }
             engine::Event::Token { request, id, .. } => {
-                self.tokens.entry(request).or_default().push(id)
+                self.tokens.entry(request).or_default().push(id);
             }
             engine::Event::Finish {
                 request, logits, ..

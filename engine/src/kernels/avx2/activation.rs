@@ -8,7 +8,7 @@ use crate::kernels::scalar;
 
 /// `gate = gate / (1 + exp(-gate)) * up`.
 #[target_feature(enable = "avx2,fma")]
-pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
+pub(super) fn silu_mul(gate: &mut [f32], up: &[f32]) {
     let whole = gate.len() / LANES * LANES;
     let (gate, gate_rest) = gate.split_at_mut(whole);
     let (up, up_rest) = up.split_at(whole);

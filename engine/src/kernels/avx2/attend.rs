@@ -14,7 +14,7 @@ const OUT_REGISTERS: usize = 8;
 
 /// Fills `out` for `queries[m][head_dim]` over the first `visible[m]` positions of one head's page.
 #[target_feature(enable = "avx2,fma")]
-pub fn attend(
+pub(super) fn attend(
     page: PageView<'_>,
     queries: &[f32],
     visible: &[usize],
@@ -127,7 +127,7 @@ fn sweep<const N: usize>(weights: &[f32], values: &[f32], first: usize, out: &mu
 
 /// Adds the partial of the next page to what the pages before it gave.
 #[target_feature(enable = "avx2,fma")]
-pub fn merge(into: &mut Partials, page: &Partials) {
+pub(super) fn merge(into: &mut Partials, page: &Partials) {
     // Few operations per page; the reference's loop compiled for this instruction set is as good as intrinsics.
     crate::kernels::scalar::attend::merge(into, page);
 }

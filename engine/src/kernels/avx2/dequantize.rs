@@ -16,7 +16,7 @@ const QUAD_BYTES: usize = 4 * PANEL_ROWS;
 /// An f32 panel has no blocks and is used in place, not copied: it is ignored here.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-pub fn dequantize(panel: Panel<'_>, first_block: usize, out: &mut [f32]) {
+pub(super) fn dequantize(panel: Panel<'_>, first_block: usize, out: &mut [f32]) {
     let blocks = out.chunks_exact_mut(BLOCK * PANEL_ROWS).enumerate();
     match panel {
         Panel::F32(_) => {}

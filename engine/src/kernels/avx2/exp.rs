@@ -7,7 +7,7 @@ use crate::kernels::scalar::exp::{HIGHEST, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, PO
 /// e to the power of each lane.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-pub fn exp(x: __m256) -> __m256 {
+pub(super) fn exp(x: __m256) -> __m256 {
     let x = _mm256_max_ps(_mm256_set1_ps(LOWEST), x);
     let x = _mm256_min_ps(_mm256_set1_ps(HIGHEST), x);
     let n = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm256_mul_ps(

@@ -17,7 +17,7 @@ const TILE_INPUTS: usize = 6;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`.
 #[target_feature(enable = "avx2,fma")]
-pub fn matmul(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]) {
+pub(super) fn matmul(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]) {
     if x.len() == w.cols() {
         return one_input(w, panels, x, out);
     }

@@ -3,31 +3,51 @@
 //! Eight f32 lanes: output rows in `matmul`, positions and dimensions in `attend`, stripes in `norm`. Not here: sums
 //! across lanes, except of the eight stripes, in the reference's order.
 #![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports)] // intrinsics have names of their own
+
+use std::ops::Range;
 
 use super::Kernels;
+use crate::tensor::{PackedMatrix, PageView, Partials};
 
-pub mod activation;
-pub mod attend;
-pub mod dequantize;
-pub mod exp;
-pub mod matmul;
-pub mod norm;
+mod activation;
+mod attend;
+mod dequantize;
+mod exp;
+mod matmul;
+mod norm;
 
 /// Lanes of a register.
 const LANES: usize = 8;
 
+/// Gives each kernel a safe face for the dispatch table.
+macro_rules! detected {
+    ($($name:ident: $body:path, ($($argument:ident: $type:ty),*);)*) => {
+        $(fn $name($($argument: $type),*) {
+            // SAFETY: `table` is only called after AVX2 and FMA were detected.
+            unsafe { $body($($argument),*) }
+        })*
+    };
+}
+
+detected! {
+    matmul: matmul::matmul, (w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]);
+    attend: attend::attend,
+        (page: PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, out: &mut Partials);
+    merge: attend::merge, (into: &mut Partials, page: &Partials);
+    rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+    silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
+}
+
 /// The AVX2 table. Call only after detecting AVX2 and FMA, as [`Kernels::choose`] does.
 pub(super) fn table() -> Kernels {
-    // SAFETY (all five): the caller has detected AVX2 and FMA.
     Kernels {
         name: "avx2",
-        matmul: |w, panels, x, out| unsafe { matmul::matmul(w, panels, x, out) },
-        attend: |page, queries, visible, scale, out| unsafe {
-            attend::attend(page, queries, visible, scale, out);
-        },
-        merge: |into, page| unsafe { attend::merge(into, page) },
-        rms_norm: |x, weight, epsilon, out| unsafe { norm::rms_norm(x, weight, epsilon, out) },
-        silu_mul: |gate, up| unsafe { activation::silu_mul(gate, up) },
+        matmul,
+        attend,
+        merge,
+        rms_norm,
+        silu_mul,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::kernels::scalar::norm::inverse_rms;
 
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
 #[target_feature(enable = "avx2,fma")]
-pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let mut sums = _mm256_setzero_ps();
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();

@@ -9,7 +9,7 @@ use crate::tensor::{PAGE_POSITIONS, PageView, Partials};
 
 /// Fills `out` for `queries[m][head_dim]` over the first `visible[m]` positions of one head's page.
 #[inline(always)]
-pub fn attend(
+pub(in crate::kernels) fn attend(
     page: PageView<'_>,
     queries: &[f32],
     visible: &[usize],
@@ -53,7 +53,7 @@ pub fn attend(
 
 /// Adds the partial of the next page to what the pages before it gave.
 #[inline(always)]
-pub fn merge(into: &mut Partials, page: &Partials) {
+pub(in crate::kernels) fn merge(into: &mut Partials, page: &Partials) {
     let head_dim = into.out.len() / into.max.len();
     for (m, out) in into.out.chunks_exact_mut(head_dim).enumerate() {
         if page.sum[m] == 0.0 {

@@ -11,7 +11,7 @@ const QUAD: usize = 4;
 
 /// Writes a panel as `[cols][16]`.
 #[inline(always)]
-pub fn dequantize(panel: Panel<'_>, out: &mut [f32]) {
+pub(in crate::kernels) fn dequantize(panel: Panel<'_>, out: &mut [f32]) {
     match panel {
         Panel::F32(values) => out.copy_from_slice(values),
         Panel::Q8_0 { scales, quants } => {

@@ -4,17 +4,18 @@
 //! S. Moshier); about 1 ulp. exp(0) = 1, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN. Not here: any libm.
 
 /// Below this the result rounds to zero.
-pub const LOWEST: f32 = -104.0;
+pub(in crate::kernels) const LOWEST: f32 = -104.0;
 /// Above this the result is infinite.
-pub const HIGHEST: f32 = 89.0;
+pub(in crate::kernels) const HIGHEST: f32 = 89.0;
 /// 1 / ln 2.
-pub const LOG2_E: f32 = std::f32::consts::LOG2_E;
+pub(in crate::kernels) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts; the first has so few bits that n times it is exact.
-pub const LN2_HIGH: f32 = 0.693_359_375;
+#[allow(clippy::excessive_precision)] // exact, all nine bits
+pub(in crate::kernels) const LN2_HIGH: f32 = 0.693_359_375;
 /// See [`LN2_HIGH`].
-pub const LN2_LOW: f32 = -2.121_944_4e-4;
+pub(in crate::kernels) const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Polynomial for (exp(r) - 1 - r) / r^2, highest power first.
-pub const POLYNOMIAL: [f32; 6] = [
+pub(in crate::kernels) const POLYNOMIAL: [f32; 6] = [
     1.987_569_1e-4,
     1.398_2e-3,
     8.333_452e-3,
@@ -25,7 +26,7 @@ pub const POLYNOMIAL: [f32; 6] = [
 
 /// e to the power `x`.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub(in crate::kernels) fn exp(x: f32) -> f32 {
     // Written so that NaN passes through, as `_mm256_max_ps` and `_mm256_min_ps` do with this operand order.
     let x = if LOWEST > x { LOWEST } else { x };
     let x = if HIGHEST < x { HIGHEST } else { x };

@@ -10,7 +10,12 @@ use crate::tensor::packed::PANEL_ROWS;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`.
 #[inline(always)]
-pub fn matmul(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]) {
+pub(in crate::kernels) fn matmul(
+    w: &PackedMatrix,
+    panels: Range<usize>,
+    x: &[f32],
+    out: &mut [f32],
+) {
     let width = panels.len() * PANEL_ROWS;
     let mut weights = vec![0.0; w.cols() * PANEL_ROWS];
     for (i, panel) in panels.enumerate() {

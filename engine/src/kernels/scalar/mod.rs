@@ -3,18 +3,19 @@
 //! Compiled twice from one source: with the FMA instruction where the CPU has it, and without, where
 //! `f32::mul_add` falls back to a correctly rounded routine. Same source, same bits. Not here: intrinsics.
 #![allow(unsafe_code)]
+#![allow(clippy::inline_always)] // a body must be inlined to be compiled for its caller's instructions
 
 use std::ops::Range;
 
 use super::Kernels;
 use crate::tensor::{PackedMatrix, PageView, Partials};
 
-pub mod activation;
-pub mod attend;
-pub mod dequantize;
-pub mod exp;
-pub mod matmul;
-pub mod norm;
+pub(super) mod activation;
+pub(super) mod attend;
+pub(super) mod dequantize;
+pub(super) mod exp;
+pub(super) mod matmul;
+pub(super) mod norm;
 
 /// Declares each kernel as is and compiled for FMA.
 macro_rules! compiled_twice {

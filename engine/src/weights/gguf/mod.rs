@@ -81,7 +81,7 @@ impl Gguf {
 
     /// The unsigned integer under `key`, if the key is there.
     pub fn optional_usize(&self, key: &str) -> Result<Option<usize>> {
-        self.typed(key, "an unsigned integer", |value| value.as_usize())
+        self.typed(key, "an unsigned integer", Value::as_usize)
     }
 
     /// The number under `key`, if the key is there.
