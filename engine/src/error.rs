@@ -68,8 +68,13 @@ pub enum Error {
     #[error("tokenizer: {0}")]
     Tokenizer(String),
     /// No such synthetic model.
-    #[error("no synthetic model `{0}`; there are: {known}", known = crate::weights::synthetic::NAMES.join(", "))]
-    UnknownSynthetic(String),
+    #[error("no synthetic model `{name}`; there are: {known}")]
+    UnknownSynthetic {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
     /// The requested kernel set does not exist on this CPU.
     #[error("kernels `{0}` are not available on this CPU; use auto or scalar")]
     KernelsUnavailable(String),

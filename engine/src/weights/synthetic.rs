@@ -68,7 +68,10 @@ impl Synthetic {
             "synthetic-tiny" => DType::F32,
             "synthetic-tiny-q8_0" => DType::Q8_0,
             "synthetic-tiny-q4_1" => DType::Q4_1,
-            _ => return Err(Error::UnknownSynthetic(name.to_owned())),
+            _ => {
+                let (name, known) = (name.to_owned(), NAMES.join(", "));
+                return Err(Error::UnknownSynthetic { name, known });
+            }
         };
         Ok(Self {
             shape: TINY,

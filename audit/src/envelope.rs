@@ -1,0 +1,155 @@
+//! envelope.json: its structs, and the checks that need nothing else.
+//!
+//! Not here: envelope.toml (what the user typed is sealed, but only its resolved form is read) and the token counts
+//! that follow from the workload (`oracle`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::format::keyed;
+use crate::notebook::{Layer, Notebook};
+use crate::oracle::{self, Cache};
+
+/// Repetitions of one arm an auditor is ready to look for.
+const MAX_REPS: u64 = 1_000;
+
+/// The declared question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Envelope {
+    schema: String,
+    pub(crate) name: String,
+    #[serde(rename = "question")]
+    _question: String,
+    pub(crate) model: String,
+    pub(crate) mode: String,
+    pub(crate) workload: Workload,
+    pub(crate) run: Plan,
+    evidence: Evidence,
+}
+
+/// C agents, T turns, prefix P, D decoded and R result tokens per turn.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Workload {
+    kind: String,
+    pub(crate) agents: u64,
+    pub(crate) turns: u64,
+    pub(crate) prefix: u64,
+    pub(crate) decode: u64,
+    pub(crate) result: u64,
+    workers: u64,
+    #[serde(rename = "seed")]
+    _seed: u64,
+}
+
+/// Which arms, how often, with what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plan {
+    pub(crate) arms: Vec<String>,
+    reps: u64,
+    #[serde(deserialize_with = "keyed")]
+    pub(crate) arm_reps: BTreeMap<String, u64>,
+    pub(crate) threads: u64,
+    pub(crate) kernels: String,
+    pub(crate) chunk_tokens: u64,
+    kv_pages: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Evidence {
+    prompts: String,
+}
+
+impl Plan {
+    /// Known arms, each named once, each with a number of repetitions.
+    fn check_arms(&self, notes: &mut Notebook) {
+        notes.check(Layer::Format, !self.arms.is_empty(), || {
+            "run.arms is empty".to_owned()
+        });
+        for (place, arm) in self.arms.iter().enumerate() {
+            let known = Cache::of_arm(arm).is_some();
+            notes.check(Layer::Format, known, || {
+                format!("run.arms: no arm is called {arm:?}")
+            });
+            let first = !self.arms[..place].contains(arm);
+            notes.check(Layer::Format, first, || {
+                format!("run.arms names {arm:?} twice")
+            });
+        }
+        let mut arms: Vec<&String> = self.arms.iter().collect();
+        arms.sort_unstable();
+        notes.same(
+            Layer::Format,
+            "keys of run.arm_reps",
+            &self.arm_reps.keys().collect(),
+            &arms,
+        );
+        for (arm, reps) in &self.arm_reps {
+            notes.check(Layer::Format, (1..=MAX_REPS).contains(reps), || {
+                format!("run.arm_reps.{arm} is {reps}, expected 1 to {MAX_REPS}")
+            });
+        }
+    }
+}
+
+impl Envelope {
+    /// Checks the envelope alone; `false` where nothing further can be derived from it.
+    pub(crate) fn check(&self, notes: &mut Notebook) -> bool {
+        let before = notes.count();
+        let (run, work) = (&self.run, &self.workload);
+        notes.same(
+            Layer::Format,
+            "schema",
+            self.schema.as_str(),
+            "fak.envelope/1",
+        );
+        notes.same(
+            Layer::Format,
+            "workload.kind",
+            work.kind.as_str(),
+            "session",
+        );
+        notes.same(Layer::Format, "workload.workers", &work.workers, &1);
+        notes.same(
+            Layer::Format,
+            "evidence.prompts",
+            self.evidence.prompts.as_str(),
+            "ids",
+        );
+        let positive = [
+            ("workload.agents", work.agents),
+            ("workload.turns", work.turns),
+            ("workload.prefix", work.prefix),
+            ("workload.decode", work.decode),
+            ("run.threads", run.threads),
+            ("run.chunk_tokens", run.chunk_tokens),
+            ("run.kv_pages", run.kv_pages),
+            ("run.reps", run.reps),
+        ];
+        for (name, value) in positive {
+            notes.check(Layer::Format, value > 0, || {
+                format!("{name} is 0, expected at least 1")
+            });
+        }
+        self.run.check_arms(notes);
+        notes.check(
+            Layer::Format,
+            oracle::logical_tokens(work).is_some(),
+            || "workload asks for more tokens than 64 bits count".to_owned(),
+        );
+        notes.count() == before
+    }
+
+    /// Every (arm, repetition) that must have a trace, arms in declared order.
+    pub(crate) fn required(&self) -> impl Iterator<Item = (&str, u64)> {
+        let reps = |arm: &String| self.run.arm_reps.get(arm).copied().unwrap_or(0);
+        self.run
+            .arms
+            .iter()
+            .flat_map(move |arm| (0..reps(arm)).map(|rep| (arm.as_str(), rep)))
+    }
+}

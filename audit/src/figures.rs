@@ -1,0 +1,358 @@
+//! Every figure of run.json that follows from the envelope and the traces, recomputed and compared leaf by leaf.
+//!
+//! What is not in the expected document is asserted: it is counted, and nothing more. Not here: how a single ratio
+//! (`ratios`) or the identity (`identity`) comes about.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::envelope::Envelope;
+use crate::hash;
+use crate::identity;
+use crate::line::{End, Settings};
+use crate::notebook::{Layer, Notebook, quote};
+use crate::oracle::Cache;
+use crate::ratios;
+use crate::record::{Identity, Record, Sample};
+use crate::statistics::{median_integer, rounded};
+use crate::trace::Trace;
+
+/// All traces of a run, by `<arm>-<rep>`.
+pub(crate) type Traces = BTreeMap<String, Trace>;
+
+/// The traces, seen arm by arm.
+pub(crate) struct Arms<'a> {
+    envelope: &'a Envelope,
+    traces: &'a Traces,
+}
+
+impl<'a> Arms<'a> {
+    fn traces(&self, arm: &str) -> impl Iterator<Item = &'a Trace> {
+        let reps = self.envelope.run.arm_reps.get(arm).copied().unwrap_or(0);
+        (0..reps).filter_map(move |rep| self.traces.get(&format!("{arm}-{rep}")))
+    }
+
+    /// The `end` lines of an arm all of whose repetitions have one.
+    pub(crate) fn ends(&self, arm: &str) -> Option<Vec<&'a End>> {
+        let ends: Vec<_> = self
+            .traces(arm)
+            .map(|trace| trace.end.as_ref())
+            .collect::<Option<_>>()?;
+        (!ends.is_empty()).then_some(ends)
+    }
+
+    /// The arms that completed, in declared order.
+    pub(crate) fn completed(&self) -> impl Iterator<Item = &'a str> {
+        self.envelope
+            .run
+            .arms
+            .iter()
+            .map(String::as_str)
+            .filter(|arm| self.ends(arm).is_some())
+    }
+
+    /// The trace of this name, if its arm completed.
+    pub(crate) fn completed_trace(&self, name: &str) -> Option<&'a Trace> {
+        self.traces
+            .get(name)
+            .filter(|trace| self.ends(&trace.begin.arm).is_some())
+    }
+}
+
+/// Compares the record with the traces and gives the recomputed identity.
+pub(crate) fn check(
+    record: &Record,
+    envelope: &Envelope,
+    envelope_sha256: &str,
+    traces: &Traces,
+    notes: &mut Notebook,
+) -> Option<Identity> {
+    let first = traces.values().next()?;
+    for (name, trace) in traces {
+        notes.open(&format!("trace/{name}.jsonl"));
+        agrees(trace, first, notes);
+    }
+    notes.open("run.json");
+    check_order(record, traces, notes);
+    let has_sitting = !record.sittings.is_empty();
+    notes.check(Layer::Record, has_sitting, || {
+        "sittings is empty".to_owned()
+    });
+    let arms = Arms { envelope, traces };
+    let requests = envelope
+        .workload
+        .agents
+        .saturating_mul(envelope.workload.turns);
+    let identity = identity::recompute(&arms, &record.order, requests);
+    let ratios = ratios::recompute(&arms, &identity, &record.ratios);
+    let mut expected = run_figures(&arms, first, notes);
+    expected["envelope_sha256"] = json!(envelope_sha256);
+    expected["verdict"] = json!(ratios::headline(&ratios));
+    expected["ratios"] = json!(ratios);
+    expected["identity"] = json!(identity);
+    let Ok(found) = serde_json::to_value(record) else {
+        notes.broken(Layer::Record, "cannot be compared");
+        return None;
+    };
+    let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
+    notes.check(Layer::Record, same_arms, || {
+        format!(
+            "arms are {}, expected {}",
+            quote(&keys(&found["arms"])),
+            quote(&envelope.run.arms)
+        )
+    });
+    compare("", &found, &expected, notes);
+    let compared = leaves(&expected);
+    notes.recomputed("figures of run.json", compared);
+    let rest = leaves(&found).saturating_sub(compared);
+    *notes.asserted.entry("figures of run.json").or_default() += rest;
+    Some(identity)
+}
+
+/// What run.json must say of the run as a whole and of each arm.
+fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
+    let (run, settings) = (&arms.envelope.run, &first.begin.settings);
+    let obeyed = run.kernels == "auto" || run.kernels == settings.kernels;
+    notes.check(Layer::Record, obeyed, || {
+        let (asked, effective) = (quote(&run.kernels), quote(&settings.kernels));
+        format!("requested kernels {asked}, but the traces ran {effective}")
+    });
+    let by_arm = run
+        .arms
+        .iter()
+        .map(|arm| (arm.clone(), arm_figures(arm, arms, notes)));
+    let by_arm: Map<String, Value> = by_arm.collect();
+    json!({
+        "schema": "fak.run/1",
+        "envelope": arms.envelope.name,
+        "complete": arms.completed().count() == run.arms.len(),
+        "model": {
+            "name": arms.envelope.model,
+            "sha256": first.begin.model_sha256,
+            "tokenizer_sha256": first.begin.tokenizer_sha256,
+        },
+        "requested": {
+            "mode": arms.envelope.mode, "kernels": run.kernels, "threads": run.threads,
+        },
+        "effective": {
+            "mode": settings.mode, "kernels": settings.kernels,
+            "threads": settings.threads, "kv_dtype": settings.kv_dtype,
+        },
+        "arms": by_arm,
+    })
+}
+
+/// Two traces of one run share model, settings, counts and questions; only policy and repetition differ.
+fn agrees(trace: &Trace, first: &Trace, notes: &mut Notebook) {
+    let (begin, other) = (&trace.begin, &first.begin);
+    notes.same(
+        Layer::Record,
+        "model_sha256",
+        &begin.model_sha256,
+        &other.model_sha256,
+    );
+    let (ours, theirs) = (&begin.tokenizer_sha256, &other.tokenizer_sha256);
+    notes.same(Layer::Record, "tokenizer_sha256", ours, theirs);
+    let policy = begin.settings.clone();
+    let expected = Settings {
+        cache: policy.cache,
+        batched: policy.batched,
+        ..other.settings.clone()
+    };
+    notes.same(Layer::Record, "settings", &begin.settings, &expected);
+    if trace.end.is_some() && first.end.is_some() {
+        let (ours, theirs) = (&trace.inputs_sha256, &first.inputs_sha256);
+        notes.same(
+            Layer::Prompt,
+            "the hash of all client-supplied ids",
+            ours,
+            theirs,
+        );
+    }
+}
+
+fn check_order(record: &Record, traces: &Traces, notes: &mut Notebook) {
+    let mut order: Vec<&String> = record.order.iter().collect();
+    order.sort_unstable();
+    let expected: Vec<&String> = traces.keys().collect();
+    notes.check(Layer::Record, order == expected, || {
+        format!(
+            "order is {}, expected every trace once: {}",
+            quote(&order),
+            quote(&expected)
+        )
+    });
+}
+
+/// What run.json must say of one arm.
+fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
+    let samples: Vec<&End> = arms
+        .traces(arm)
+        .filter_map(|trace| trace.end.as_ref())
+        .collect();
+    let stated = |(trace, end): (&Trace, &End)| Sample {
+        rep: trace.begin.rep,
+        load_ns: end.load_ns,
+        warmup_ns: end.warmup_ns,
+        wall_ns: end.wall_ns,
+        prefill_ns: end.prefill_ns,
+        decode_ns: end.decode_ns,
+        kv_bytes_peak: end.kv_bytes_peak,
+        rss_bytes_peak: end.rss_bytes_peak,
+    };
+    let ended = arms
+        .traces(arm)
+        .filter_map(|trace| Some((trace, trace.end.as_ref()?)));
+    let policy = Cache::of_arm(arm);
+    let mut figures = json!({
+        "reps": arms.envelope.run.arm_reps.get(arm),
+        "completed": samples.len(),
+        "error": arms.traces(arm).find_map(|trace| trace.error.as_deref()),
+        "provenance": "WITNESSED",
+        "cache": policy.map(|(cache, _)| cache.word()),
+        "batched": policy.map(|(_, batched)| batched),
+        "oracle_prefill_tokens":
+            policy.and_then(|(cache, _)| cache.prefill_tokens(&arms.envelope.workload)),
+        "samples": ended.map(stated).collect::<Vec<_>>(),
+    });
+    let totals = match (arms.ends(arm), arms.traces(arm).next()) {
+        (Some(ends), Some(first)) => totals(arm, &ends, first, notes),
+        _ => TOTALS
+            .iter()
+            .map(|name| ((*name).to_owned(), Value::Null))
+            .collect(),
+    };
+    if let Some(figures) = figures.as_object_mut() {
+        figures.extend(totals);
+    }
+    figures
+}
+
+/// The fields that are null for an arm that failed.
+const TOTALS: [&str; 15] = [
+    "requests",
+    "prefill_tokens_computed",
+    "prefill_tokens_logical",
+    "prefix_tokens_hit",
+    "decode_tokens",
+    "carried_tokens",
+    "replayed_tokens",
+    "reuse_rate",
+    "wall_ns",
+    "prefill_ns",
+    "decode_ns",
+    "kv_bytes_peak",
+    "rss_bytes_peak",
+    "output_sha256",
+    "logits_sha256",
+];
+
+fn totals(arm: &str, ends: &[&End], first: &Trace, notes: &mut Notebook) -> Map<String, Value> {
+    let counters = |end: &End| {
+        let (computed, logical) = (end.prefill_tokens_computed, end.prefill_tokens_logical);
+        let (carried, replayed) = (end.carried_tokens, end.replayed_tokens);
+        let (hit, decoded) = (end.prefix_tokens_hit, end.decode_tokens);
+        [
+            end.requests,
+            computed,
+            logical,
+            hit,
+            decoded,
+            carried,
+            replayed,
+        ]
+    };
+    let counted = counters(ends[0]);
+    for (rep, end) in ends.iter().enumerate() {
+        notes.same(
+            Layer::Count,
+            &format!("counters of {arm}-{rep}"),
+            &counters(end),
+            &counted,
+        );
+    }
+    let all = |time: fn(&End) -> u64| ends.iter().map(|end| time(end)).collect::<Vec<_>>();
+    let ids = first.outputs.values().flat_map(|output| &output.ids);
+    let logits: String = first
+        .outputs
+        .values()
+        .map(|output| output.logits_sha256.as_str())
+        .collect();
+    let values: [Value; TOTALS.len()] = [
+        json!(counted[0]),
+        json!(counted[1]),
+        json!(counted[2]),
+        json!(counted[3]),
+        json!(counted[4]),
+        json!(counted[5]),
+        json!(counted[6]),
+        json!(rounded(counted[3] as f64 / counted[2] as f64)),
+        json!(median_integer(&all(|end| end.wall_ns))),
+        json!(median_integer(&all(|end| end.prefill_ns))),
+        json!(median_integer(&all(|end| end.decode_ns))),
+        json!(all(|end| end.kv_bytes_peak).iter().max()),
+        json!(ends.iter().filter_map(|end| end.rss_bytes_peak).max()),
+        json!(hash::of_ids(ids)),
+        json!(hash::of_bytes(logits.as_bytes())),
+    ];
+    TOTALS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .zip(values)
+        .collect()
+}
+
+/// Notes every leaf of `expected` that `found` does not have.
+fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            for (key, expected) in expected {
+                let found = found.get(key).unwrap_or(&Value::Null);
+                let dot = if path.is_empty() { "" } else { "." };
+                compare(&format!("{path}{dot}{key}"), found, expected, notes);
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
+            for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+                compare(&format!("{path}[{place}]"), found, expected, notes);
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            let what = format!("the number of {path}");
+            notes.same(Layer::Record, &what, &found.len(), &expected.len());
+        }
+        _ => {
+            let of_identity = path.starts_with("identity");
+            let layer = if of_identity {
+                Layer::Identity
+            } else {
+                Layer::Record
+            };
+            notes.check(layer, found == expected, || {
+                let (found, expected) = (found.to_string(), expected.to_string());
+                format!(
+                    "{path} is {}, the traces give {}",
+                    quote(&found),
+                    quote(&expected)
+                )
+            });
+        }
+    }
+}
+
+fn keys(value: &Value) -> Vec<&String> {
+    value
+        .as_object()
+        .map(|object| object.keys().collect())
+        .unwrap_or_default()
+}
+
+fn leaves(value: &Value) -> u64 {
+    match value {
+        Value::Object(object) => object.values().map(leaves).sum(),
+        Value::Array(array) => array.iter().map(leaves).sum(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,84 @@
+//! Reading small JSON files strictly: bounded size, UTF-8, no field unknown, missing or stated twice.
+//!
+//! Not here: traces, which are read line by line (`trace`), and what the values mean.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::marker::PhantomData;
+use std::path::Path;
+
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::notebook::{Layer, Notebook};
+
+/// Bytes an envelope.json or run.json may have; real ones have thousands.
+const MAX_JSON_BYTES: u64 = 16 << 20;
+
+/// Reads `name` in `dir`, or notes why it cannot be read.
+pub(crate) fn read<T: DeserializeOwned>(dir: &Path, name: &str, notes: &mut Notebook) -> Option<T> {
+    notes.open(name);
+    let mut bytes = Vec::new();
+    let read = File::open(dir.join(name))
+        .and_then(|file| file.take(MAX_JSON_BYTES + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        notes.broken(Layer::Format, format!("cannot be read: {error}"));
+        return None;
+    }
+    if bytes.len() as u64 > MAX_JSON_BYTES {
+        notes.broken(
+            Layer::Format,
+            format!("is larger than the limit of {MAX_JSON_BYTES} bytes"),
+        );
+        return None;
+    }
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            notes.broken(
+                Layer::Format,
+                format!("is not what FORMAT.md describes: {error}"),
+            );
+            None
+        }
+    }
+}
+
+/// For a field that may be null but must be there; by default serde takes a missing one for null.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer)
+}
+
+/// For an object keyed by name; by default the last of two equal keys would win silently.
+pub(crate) fn keyed<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Keyed<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Keyed<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = BTreeMap::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if entries.contains_key(&key) {
+                    return Err(A::Error::custom(format!("key {key:?} is stated twice")));
+                }
+                entries.insert(key, map.next_value()?);
+            }
+            Ok(entries)
+        }
+    }
+    deserializer.deserialize_map(Keyed(PhantomData))
+}

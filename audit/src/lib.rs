@@ -1,0 +1,30 @@
+//! The independent verifier: recomputes every figure of a run directory from its traces and says what it could
+//! not know.
+//!
+//! It follows `FORMAT.md` and nothing else: no code is shared with the crates that write the evidence, so that a bug
+//! in their arithmetic cannot hide in ours. Not here: running a model, fetching anything, or repairing what is broken.
+
+mod chain;
+mod envelope;
+mod figures;
+mod format;
+mod hash;
+mod identity;
+mod index;
+mod line;
+mod notebook;
+mod oracle;
+mod ratios;
+mod record;
+mod report;
+mod run;
+mod seal;
+mod session;
+mod statistics;
+mod trace;
+
+pub use index::{IndexReport, audit_index};
+pub use notebook::{Finding, Layer};
+pub use record::{Divergence, Identity};
+pub use report::Report;
+pub use run::audit_run;

@@ -1,0 +1,70 @@
+//! What reuse can be at most, and what the token counts must be: from token ids and the declared shape alone.
+//!
+//! Not here: what an engine reported (`trace`).
+
+use crate::envelope::Workload;
+
+/// Where an arm may look for a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Nowhere.
+    None,
+    /// In what the same session computed.
+    Session,
+    /// In anything the same process computed.
+    Shared,
+}
+
+impl Cache {
+    /// The policy an arm's name stands for, and whether it batches.
+    pub(crate) fn of_arm(arm: &str) -> Option<(Self, bool)> {
+        match arm {
+            "naive" => Some((Self::None, false)),
+            "agent-kv" => Some((Self::Session, false)),
+            "agent-kv-batched" => Some((Self::Session, true)),
+            "instance-shared" | "fused" => Some((Self::Shared, true)),
+            _ => None,
+        }
+    }
+
+    /// The word the evidence uses.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Session => "session",
+            Self::Shared => "shared",
+        }
+    }
+
+    /// Client-supplied positions this policy must compute, by closed form; `None` beyond 64 bits.
+    pub(crate) fn prefill_tokens(self, work: &Workload) -> Option<u64> {
+        let results = work.turns.checked_sub(1)?.checked_mul(work.result)?;
+        match self {
+            Self::None => logical_tokens(work),
+            Self::Session => work.prefix.checked_add(results)?.checked_mul(work.agents),
+            Self::Shared => results.checked_mul(work.agents)?.checked_add(work.prefix),
+        }
+    }
+}
+
+/// Sum of all prompt lengths: C(T·P + (D+R)·T(T-1)/2).
+pub(crate) fn logical_tokens(work: &Workload) -> Option<u64> {
+    let pairs = work.turns.checked_mul(work.turns.checked_sub(1)?)? / 2;
+    let growth = work.decode.checked_add(work.result)?.checked_mul(pairs)?;
+    work.turns
+        .checked_mul(work.prefix)?
+        .checked_add(growth)?
+        .checked_mul(work.agents)
+}
+
+/// Sum of all outputs: C·T·D.
+pub(crate) fn decode_tokens(work: &Workload) -> Option<u64> {
+    work.agents
+        .checked_mul(work.turns)?
+        .checked_mul(work.decode)
+}
+
+/// How many leading ids the two sequences share.
+pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> u64 {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count() as u64
+}

@@ -1,0 +1,220 @@
+//! run.json: its structs. Reading is strict; writing back gives the values that `figures` compares.
+//!
+//! Not here: any computation.
+#![allow(missing_docs)] // FORMAT.md documents every field
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::{keyed, nullable};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    schema: String,
+    envelope: String,
+    envelope_sha256: String,
+    complete: bool,
+    model: Model,
+    requested: Requested,
+    effective: Effective,
+    build: Build,
+    machine: Machine,
+    pub(crate) sittings: Vec<Sitting>,
+    pub(crate) order: Vec<String>,
+    #[serde(deserialize_with = "keyed")]
+    arms: BTreeMap<String, Arm>,
+    pub(crate) ratios: Vec<Ratio>,
+    identity: Identity,
+    #[serde(deserialize_with = "nullable")]
+    verdict: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Model {
+    name: String,
+    sha256: String,
+    #[serde(deserialize_with = "nullable")]
+    tokenizer_sha256: Option<String>,
+    label: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requested {
+    mode: String,
+    kernels: String,
+    threads: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Effective {
+    mode: String,
+    kernels: String,
+    threads: u64,
+    kv_dtype: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Build {
+    version: String,
+    #[serde(deserialize_with = "nullable")]
+    commit: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    dirty: Option<bool>,
+    #[serde(deserialize_with = "nullable")]
+    trees: Option<Trees>,
+    rustc: String,
+    debug_assertions: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trees {
+    engine: String,
+    workloads: String,
+    baselines: String,
+    harness: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Machine {
+    class: String,
+    cpu: String,
+    isa: Vec<String>,
+    cores: u64,
+    memory_bytes: u64,
+    os: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sitting {
+    started_unix_s: u64,
+    #[serde(deserialize_with = "nullable")]
+    boot_id: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    load1_before: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    load1_after: Option<f64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arm {
+    reps: u64,
+    completed: u64,
+    #[serde(deserialize_with = "nullable")]
+    error: Option<String>,
+    provenance: String,
+    cache: String,
+    batched: bool,
+    #[serde(deserialize_with = "nullable")]
+    note: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    requests: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    prefill_tokens_computed: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    prefill_tokens_logical: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    prefix_tokens_hit: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    decode_tokens: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    carried_tokens: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    replayed_tokens: Option<u64>,
+    oracle_prefill_tokens: u64,
+    #[serde(deserialize_with = "nullable")]
+    reuse_rate: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    wall_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    prefill_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    decode_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    kv_bytes_peak: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    rss_bytes_peak: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    output_sha256: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    logits_sha256: Option<String>,
+    samples: Vec<Sample>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sample {
+    pub(crate) rep: u64,
+    pub(crate) load_ns: u64,
+    pub(crate) warmup_ns: u64,
+    pub(crate) wall_ns: u64,
+    pub(crate) prefill_ns: u64,
+    pub(crate) decode_ns: u64,
+    pub(crate) kv_bytes_peak: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) rss_bytes_peak: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ratio {
+    pub(crate) arm: String,
+    pub(crate) denominator: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) label: Option<String>,
+    pub(crate) pairs: u64,
+    pub(crate) prefill_tokens: f64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) wall: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) wall_low: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) wall_high: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) prefill: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) verdict: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) withheld: Option<String>,
+}
+
+/// Whether all completed arms and repetitions answered alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// No output id and no logit hash differs.
+    pub equal: bool,
+    /// The completed arms, in declared order.
+    pub arms: Vec<String>,
+    /// Requests each of them answered.
+    pub requests: u64,
+    /// Where they first differ.
+    #[serde(deserialize_with = "nullable")]
+    pub first_divergence: Option<Divergence>,
+}
+
+/// The first answer that differs from the reference run's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Divergence {
+    /// Whose answer differs.
+    pub arm: String,
+    /// In which repetition.
+    pub rep: u64,
+    /// Which agent's.
+    pub agent: u64,
+    /// In which turn.
+    pub turn: u64,
+    /// The first differing output token; `None` when only the logits differ.
+    #[serde(deserialize_with = "nullable")]
+    pub position: Option<u64>,
+}

@@ -1,0 +1,146 @@
+//! What an audit tells: findings, identity, and the closing list of what was recomputed, replayable, asserted, unchecked.
+//!
+//! Not here: any check.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::notebook::{Finding, Notebook};
+use crate::record::Identity;
+
+/// What no reader of a run directory can know.
+const BEYOND: [&str; 5] = [
+    "whether clocks and memory figures are true: the writer states them",
+    "whether the named model gives these ids and logits: that takes a replay with the engine",
+    "whether machine and build are those named",
+    "whether prefix and result ids follow from the declared seed",
+    "whether envelope.toml resolves to envelope.json",
+];
+const UNANCHORED: &str = "whether the run is anchored: results/INDEX was not read";
+const CUT_SHORT: &str =
+    "everything beyond the findings: the evidence could not be followed to its end";
+
+/// The outcome of auditing one run directory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The directory, as it was named.
+    pub dir: String,
+    exit_code: u8,
+    /// Faults, in the order they were met.
+    pub findings: Vec<Finding>,
+    /// Faults beyond the ones kept.
+    pub findings_left_out: u64,
+    /// Recomputed identity; `None` where the evidence could not be followed that far.
+    pub identity: Option<Identity>,
+    /// How many figures of each kind were derived again and compared.
+    pub recomputed: BTreeMap<&'static str, u64>,
+    /// How many values of each kind the engine would give again.
+    pub replayable: BTreeMap<&'static str, u64>,
+    /// How many values of each kind rest on the writer's word.
+    pub asserted: BTreeMap<&'static str, u64>,
+    /// What was not checked, in words.
+    pub not_checked: Vec<&'static str>,
+}
+
+impl Report {
+    pub(crate) fn new(dir: &Path, identity: Option<Identity>, notes: Notebook) -> Self {
+        let exit_code = match &identity {
+            Some(identity) if notes.is_clean() => u8::from(!identity.equal),
+            _ => 4,
+        };
+        let cut_short = identity.is_none().then_some(CUT_SHORT);
+        Self {
+            dir: dir.display().to_string(),
+            exit_code,
+            findings: notes.findings,
+            findings_left_out: notes.findings_left_out,
+            identity,
+            recomputed: notes.recomputed,
+            replayable: notes.replayable,
+            asserted: notes.asserted,
+            not_checked: cut_short
+                .into_iter()
+                .chain(BEYOND)
+                .chain([UNANCHORED])
+                .collect(),
+        }
+    }
+
+    /// Strikes anchoring from what was not checked; `index` has seen it.
+    pub(crate) fn anchored(mut self) -> Self {
+        self.not_checked.retain(|words| *words != UNANCHORED);
+        self
+    }
+
+    /// 0: the evidence holds and all arms answered alike. 1: it holds and says they did not. 4: it is broken.
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+
+    /// The report as plain text.
+    pub fn render(&self) -> String {
+        let mut text = format!("audit of {}\n", self.dir);
+        let outcome = match self.exit_code {
+            0 if self
+                .identity
+                .as_ref()
+                .is_some_and(|identity| identity.arms.is_empty()) =>
+            {
+                "PASS: the evidence holds, and says that no arm completed"
+            }
+            0 => "PASS: the evidence holds and all arms answered alike",
+            1 => "IDENTITY FAILED: the evidence holds, and says that the arms answered differently",
+            _ => "BROKEN: the evidence does not hold",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{outcome}");
+        for finding in &self.findings {
+            let _ = writeln!(text, "  {finding}");
+        }
+        if self.findings_left_out > 0 {
+            let _ = writeln!(text, "  and {} more findings", self.findings_left_out);
+        }
+        if let Some(identity) = &self.identity {
+            let _ = writeln!(text, "identity     {}", describe(identity));
+        }
+        for (title, tally) in [
+            ("recomputed", &self.recomputed),
+            ("replayable", &self.replayable),
+            ("asserted", &self.asserted),
+        ] {
+            let total: u64 = tally.values().sum();
+            let kinds: Vec<String> = tally
+                .iter()
+                .map(|(kind, count)| format!("{count} {kind}"))
+                .collect();
+            let colon = if kinds.is_empty() { "" } else { ": " };
+            let _ = writeln!(text, "{title:<12} {total}{colon}{}", kinds.join(", "));
+        }
+        let _ = writeln!(text, "not checked");
+        for words in &self.not_checked {
+            let _ = writeln!(text, "  {words}");
+        }
+        text
+    }
+}
+
+fn describe(identity: &Identity) -> String {
+    let arms = identity.arms.join(", ");
+    match &identity.first_divergence {
+        _ if identity.arms.is_empty() => "no arm completed, so nothing was compared".to_owned(),
+        None => format!("{} requests answered alike by {arms}", identity.requests),
+        Some(at) => {
+            let what = match at.position {
+                Some(position) => format!("output token {position}"),
+                None => "the logits only".to_owned(),
+            };
+            format!(
+                "{}-{} differs at agent {}, turn {}: {what}",
+                at.arm, at.rep, at.agent, at.turn
+            )
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the session workload demands of a trace: the shape of every request, and the closed forms of the sums.
+//!
+//! Not here: checks that hold for any workload (`trace`). The ids themselves come from a seed; that they do is not checked.
+
+use std::collections::BTreeMap;
+
+use crate::envelope::Workload;
+use crate::line::{Base, Finish, Request};
+use crate::notebook::{Layer, Notebook};
+use crate::oracle::{self, Cache};
+use crate::trace::Counters;
+
+/// Checks one trace against the declared session.
+pub(crate) struct Session<'a> {
+    work: &'a Workload,
+    /// By turn: the first id of each result, and whose it was.
+    first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
+    texts: u64,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(work: &'a Workload) -> Self {
+        Self {
+            work,
+            first_ids: BTreeMap::new(),
+            texts: 0,
+        }
+    }
+
+    pub(crate) fn text(&mut self, ids: &[u32], notes: &mut Notebook) {
+        self.texts += 1;
+        notes.same(Layer::Prompt, "texts stated", &self.texts, &1);
+        notes.same(
+            Layer::Prompt,
+            "length of the prefix",
+            &(ids.len() as u64),
+            &self.work.prefix,
+        );
+    }
+
+    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request.
+    pub(crate) fn request(
+        &mut self,
+        request: &Request,
+        base_len: u64,
+        base_of: Option<(u64, u64)>,
+        notes: &mut Notebook,
+    ) {
+        let (work, Request { agent, turn, .. }) = (self.work, request);
+        notes.check(
+            Layer::Prompt,
+            *agent < work.agents && *turn < work.turns,
+            || {
+                format!(
+                    "agent {agent}, turn {turn} lies outside the declared {} agents and {} turns",
+                    work.agents, work.turns
+                )
+            },
+        );
+        let growth = work
+            .decode
+            .saturating_add(work.result)
+            .saturating_mul(*turn);
+        let declared = work.prefix.saturating_add(growth);
+        notes.same(
+            Layer::Prompt,
+            "declared prompt_len",
+            &request.prompt_len,
+            &declared,
+        );
+        notes.same(Layer::Prompt, "keep", &request.keep, &base_len);
+        notes.same(
+            Layer::Prompt,
+            "decode_max",
+            &request.decode_max,
+            &work.decode,
+        );
+        notes.same(Layer::Prompt, "ignore_eos", &request.ignore_eos, &true);
+        notes.same(Layer::Prompt, "worker", &request.worker, &0);
+        let continues = match turn.checked_sub(1) {
+            None => matches!(request.base, Some(Base::Text(_))),
+            Some(before) => base_of == Some((*agent, before)),
+        };
+        notes.check(Layer::Prompt, continues, || {
+            "base is neither the prefix (first turn) nor the same agent's turn before".to_owned()
+        });
+        let append = if *turn == 0 { 0 } else { work.result };
+        notes.same(
+            Layer::Prompt,
+            "length of append",
+            &(request.append.len() as u64),
+            &append,
+        );
+        if let Some(first) = request.append.first() {
+            let other = self
+                .first_ids
+                .entry(*turn)
+                .or_default()
+                .insert(*first, *agent);
+            notes.check(Layer::Prompt, other.is_none(), || {
+                format!(
+                    "append begins with id {first} as agent {}'s does: transcripts could coincide",
+                    other.unwrap_or_default()
+                )
+            });
+        }
+    }
+
+    pub(crate) fn finish(&self, finish: &Finish, notes: &mut Notebook) {
+        notes.same(
+            Layer::Prompt,
+            "length of ids",
+            &(finish.ids.len() as u64),
+            &self.work.decode,
+        );
+    }
+
+    /// Compares a whole trace's sums with the closed forms of its arm.
+    pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
+        let work = self.work;
+        let rows = [
+            (
+                "requests",
+                counted.requests,
+                work.agents.checked_mul(work.turns),
+            ),
+            ("computed", counted.computed, cache.prefill_tokens(work)),
+            ("prompt_len", counted.logical, oracle::logical_tokens(work)),
+            ("output ids", counted.decoded, oracle::decode_tokens(work)),
+        ];
+        for (what, counted, closed_form) in rows {
+            let what = format!("the sum of {what} (against the closed form)");
+            notes.same(Layer::Count, &what, &Some(counted), &closed_form);
+            notes.recomputed("closed forms", 1);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! One trace, line by line: every request through its legal stages, its prompt rebuilt, its counts recounted.
+//!
+//! Ids are kept per request, the file's text never. Not here: the chain (`chain`), a request's stages (`request`), the declared workload's shape
+//! (`session`), or comparison between traces (`identity`, `figures`).
+
+mod request;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::chain;
+use crate::envelope::Envelope;
+use crate::hash;
+use crate::line::{Begin, Body, End, Line, Step};
+use crate::notebook::{Layer, Notebook, quote};
+use crate::oracle::Cache;
+use crate::session::Session;
+
+use request::{Asking, Progress, Stage};
+
+/// Ids one trace may make us hold (half a GiB of them).
+const MAX_IDS_HELD: usize = 1 << 27;
+
+/// Which trace is being read, and what it must agree with.
+pub(crate) struct Asked<'a> {
+    pub(crate) envelope: &'a Envelope,
+    pub(crate) envelope_sha256: &'a str,
+    pub(crate) arm: &'a str,
+    pub(crate) rep: u64,
+}
+
+/// What comparison between traces needs of one.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) begin: Begin,
+    /// `None` when the trace ended in `error`.
+    pub(crate) end: Option<End>,
+    /// The message of that `error` line.
+    pub(crate) error: Option<String>,
+    /// By (agent, turn).
+    pub(crate) outputs: BTreeMap<(u64, u64), Output>,
+    /// Hash of all ids the client supplied: texts, then appended ids by (agent, turn).
+    pub(crate) inputs_sha256: String,
+}
+
+/// What one request answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) logits_sha256: String,
+}
+
+/// Sums over a trace, recounted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: u64,
+    pub(crate) computed: u64,
+    pub(crate) logical: u64,
+    matched: u64,
+    pub(crate) decoded: u64,
+    carried: u64,
+    replayed: u64,
+    /// Prefill steps in which requests took part, summed over requests.
+    chunks: u64,
+    prefill: Steps,
+    decode: Steps,
+    first_request_t_ns: Option<u64>,
+    last_finish_t_ns: Option<u64>,
+}
+
+impl Counters {
+    /// Every position run stands in a step: those of prompts in prefill steps, and for each output token but a request's
+    /// first one row of a decode step.
+    fn check_steps(&self, notes: &mut Notebook) {
+        let prompts = self
+            .computed
+            .saturating_add(self.carried)
+            .saturating_add(self.replayed);
+        let outputs = self.decoded.saturating_sub(self.requests);
+        let (prefill, decode) = (&self.prefill, &self.decode);
+        for (what, stated, recounted) in [
+            ("rows of all prefill steps", prefill.rows, prompts),
+            (
+                "requests of all prefill steps",
+                prefill.requests,
+                self.chunks,
+            ),
+            ("rows of all decode steps", decode.rows, outputs),
+            ("requests of all decode steps", decode.requests, outputs),
+        ] {
+            notes.same(Layer::Count, what, &stated, &recounted);
+            notes.recomputed("step sums", 1);
+        }
+        // A step of n requests gives n tokens when decoding, and at most n while some prompts are unfinished.
+        let fits = prefill
+            .tokens_by_width
+            .values()
+            .all(|(given, told)| told <= given)
+            && decode
+                .tokens_by_width
+                .values()
+                .all(|(given, told)| told == given);
+        notes.check(Layer::Count, fits, || {
+            "batch of some output tokens is that of no step which could have given them".to_owned()
+        });
+    }
+}
+
+/// Sums over the steps of one phase.
+#[derive(Debug, Default)]
+struct Steps {
+    rows: u64,
+    requests: u64,
+    wall_ns: u64,
+    /// By number of requests in the step: how many tokens such steps can have given, and how many say they were.
+    tokens_by_width: BTreeMap<u64, (u64, u64)>,
+}
+
+struct Reader<'a> {
+    asked: &'a Asked<'a>,
+    cache: Cache,
+    session: Session<'a>,
+    begin: Option<Begin>,
+    end: Option<End>,
+    error: Option<String>,
+    texts: BTreeMap<String, Vec<u32>>,
+    requests: BTreeMap<String, Asking>,
+    /// By session: its agent, its next turn, and whether a turn is running.
+    sessions: BTreeMap<String, Progress>,
+    /// By agent: its session.
+    agents: BTreeMap<u64, String>,
+    open: u64,
+    open_peak: u64,
+    ids_held: usize,
+    counted: Counters,
+}
+
+/// Reads `name` in `dir`; `None` when it could not be followed to its end.
+pub(crate) fn read(
+    dir: &Path,
+    name: &str,
+    asked: &Asked<'_>,
+    notes: &mut Notebook,
+) -> Option<Trace> {
+    notes.open(name);
+    let mut reader = Reader {
+        asked,
+        cache: Cache::of_arm(asked.arm)?.0,
+        session: Session::new(&asked.envelope.workload),
+        begin: None,
+        end: None,
+        error: None,
+        texts: BTreeMap::new(),
+        requests: BTreeMap::new(),
+        sessions: BTreeMap::new(),
+        agents: BTreeMap::new(),
+        open: 0,
+        open_peak: 0,
+        ids_held: 0,
+        counted: Counters::default(),
+    };
+    let whole = chain::read(&dir.join(name), notes, |line, notes| {
+        reader
+            .take(line, notes)
+            .map_err(|message| notes.broken(Layer::Chain, message))
+            .is_ok()
+    });
+    if whole && !reader.ended() {
+        notes.broken(
+            Layer::Chain,
+            "is truncated: the last line is neither `end` nor `error`",
+        );
+    }
+    (whole && reader.ended())
+        .then(|| reader.into_trace())
+        .flatten()
+}
+
+impl Reader<'_> {
+    /// Takes one line. An error is one after which the rest cannot be followed.
+    fn take(&mut self, line: Line, notes: &mut Notebook) -> Result<(), String> {
+        if self.ended() {
+            return Err("nothing may follow `end` or `error`".to_owned());
+        }
+        if matches!(line.body, Body::Begin(_)) != (line.seq == 0 && self.begin.is_none()) {
+            return Err("`begin` is the first line and only the first".to_owned());
+        }
+        let t_ns = line.t_ns;
+        *notes.asserted.entry("clock times").or_default() += 1;
+        match line.body {
+            Body::Begin(begin) => self.begin(begin, notes),
+            Body::Text(text) => {
+                self.hold(text.ids.len())?;
+                self.session.text(&text.ids, notes);
+                if self.texts.insert(text.name, text.ids).is_some() {
+                    return Err("a text of this name was stated before".to_owned());
+                }
+            }
+            Body::Request(request) => self.request(request, t_ns, notes)?,
+            Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
+            Body::Prefill(prefill) => self.prefill(&prefill, notes)?,
+            Body::Step(step) => self.step(&step, notes),
+            Body::Finish(finish) => self.finish(finish, t_ns, notes)?,
+            Body::Error(failure) => {
+                let said = !failure.message.is_empty();
+                notes.check(Layer::Format, said, || "message is empty".to_owned());
+                self.error = Some(failure.message);
+            }
+            Body::End(end) => self.end(end, notes)?,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, begin: Begin, notes: &mut Notebook) {
+        let (asked, settings) = (self.asked, &begin.settings);
+        notes.same(
+            Layer::Format,
+            "schema",
+            begin.schema.as_str(),
+            "fak.trace/1",
+        );
+        notes.same(
+            Layer::Format,
+            "envelope",
+            &begin.envelope,
+            &asked.envelope.name,
+        );
+        let (found, expected) = (begin.envelope_sha256.as_str(), asked.envelope_sha256);
+        notes.same(Layer::Format, "envelope_sha256", found, expected);
+        notes.same(Layer::Format, "arm", begin.arm.as_str(), asked.arm);
+        notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
+        notes.same(
+            Layer::Format,
+            "settings.cache",
+            settings.cache.as_str(),
+            self.cache.word(),
+        );
+        let batched = Cache::of_arm(asked.arm).is_some_and(|(_, batched)| batched);
+        notes.same(
+            Layer::Format,
+            "settings.batched",
+            &settings.batched,
+            &batched,
+        );
+        notes.same(
+            Layer::Format,
+            "settings.mode",
+            &settings.mode,
+            &asked.envelope.mode,
+        );
+        notes.same(
+            Layer::Format,
+            "settings.page_positions",
+            &settings.page_positions,
+            &64,
+        );
+        notes.same(Layer::Format, "settings.greedy", &settings.greedy, &true);
+        let digests = [Some(&begin.model_sha256), begin.tokenizer_sha256.as_ref()];
+        for digest in digests.into_iter().flatten() {
+            let well_formed = hash::is_digest(digest);
+            notes.check(Layer::Format, well_formed, || {
+                format!("{digest:?} is not a SHA-256")
+            });
+        }
+        self.begin = Some(begin);
+    }
+
+    fn step(&mut self, step: &Step, notes: &mut Notebook) {
+        let Step {
+            rows,
+            requests,
+            wall_ns,
+            ..
+        } = *step;
+        let most = if self.batched() { self.open_peak } else { 1 };
+        notes.check(
+            Layer::Count,
+            (1..=most).contains(&requests) && rows >= requests,
+            || format!("{rows} rows of {requests} requests, at most {most} could take part"),
+        );
+        let sums = match step.phase.as_str() {
+            "prefill" => &mut self.counted.prefill,
+            "decode" => &mut self.counted.decode,
+            other => {
+                notes.broken(
+                    Layer::Format,
+                    format!("no phase is called {}", quote(other)),
+                );
+                return;
+            }
+        };
+        sums.rows = sums.rows.saturating_add(rows);
+        sums.requests = sums.requests.saturating_add(requests);
+        sums.wall_ns = sums.wall_ns.saturating_add(wall_ns);
+        let given = &mut sums.tokens_by_width.entry(requests).or_default().0;
+        *given = given.saturating_add(requests);
+    }
+
+    fn end(&mut self, end: End, notes: &mut Notebook) -> Result<(), String> {
+        if self.open > 0 {
+            return Err(format!("{} requests have not finished", self.open));
+        }
+        let counted = &self.counted;
+        let times = counted.first_request_t_ns.zip(counted.last_finish_t_ns);
+        let rows = [
+            ("requests", end.requests, counted.requests),
+            (
+                "prefill_tokens_computed",
+                end.prefill_tokens_computed,
+                counted.computed,
+            ),
+            (
+                "prefill_tokens_logical",
+                end.prefill_tokens_logical,
+                counted.logical,
+            ),
+            ("prefix_tokens_hit", end.prefix_tokens_hit, counted.matched),
+            ("decode_tokens", end.decode_tokens, counted.decoded),
+            ("carried_tokens", end.carried_tokens, counted.carried),
+            ("replayed_tokens", end.replayed_tokens, counted.replayed),
+            (
+                "wall_ns",
+                end.wall_ns,
+                times.map_or(0, |(first, last)| last.saturating_sub(first)),
+            ),
+            ("prefill_ns", end.prefill_ns, counted.prefill.wall_ns),
+            ("decode_ns", end.decode_ns, counted.decode.wall_ns),
+        ];
+        for (name, stated, recounted) in rows {
+            notes.same(Layer::Count, name, &stated, &recounted);
+        }
+        notes.recomputed("end counters", rows.len() as u64);
+        for (name, bytes) in [
+            ("kv_bytes_peak", end.kv_bytes_peak),
+            ("rss_bytes_peak", end.rss_bytes_peak.unwrap_or(1)),
+        ] {
+            notes.check(Layer::Count, bytes > 0, || {
+                format!("{name} is 0, expected more")
+            });
+        }
+        *notes.asserted.entry("memory figures").or_default() += 2;
+        counted.check_steps(notes);
+        self.session.end(self.cache, counted, notes);
+        self.end = Some(end);
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.end.is_some() || self.error.is_some()
+    }
+
+    fn batched(&self) -> bool {
+        self.begin
+            .as_ref()
+            .is_some_and(|begin| begin.settings.batched)
+    }
+
+    /// Refuses a trace that would make us hold more ids than the limit.
+    fn hold(&mut self, ids: usize) -> Result<(), String> {
+        self.ids_held = self.ids_held.saturating_add(ids);
+        if self.ids_held > MAX_IDS_HELD {
+            return Err(format!(
+                "the trace holds more than the limit of {MAX_IDS_HELD} ids"
+            ));
+        }
+        Ok(())
+    }
+
+    fn into_trace(self) -> Option<Trace> {
+        let requests: BTreeMap<(u64, u64), Asking> = (self.requests.into_values())
+            .map(|asking| ((asking.request.agent, asking.request.turn), asking))
+            .collect();
+        let appended = requests.values().flat_map(|asking| &asking.request.append);
+        let inputs_sha256 = hash::of_ids(self.texts.values().flatten().chain(appended));
+        let finished = requests
+            .into_iter()
+            .filter(|(_, it)| it.stage == Stage::Finished);
+        let outputs = finished.map(|(place, mut asking)| {
+            let ids = asking.ids.split_off(asking.prompt_len);
+            (
+                place,
+                Output {
+                    ids,
+                    logits_sha256: asking.logits_sha256,
+                },
+            )
+        });
+        let (outputs, begin) = (outputs.collect(), self.begin?);
+        Some(Trace {
+            begin,
+            end: self.end,
+            error: self.error,
+            outputs,
+            inputs_sha256,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Why an arm could not answer, in words that name the field to change.
+//!
+//! Not here: what the harness makes of it (a failed record, not a lost run).
+
+/// The error of an arm.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// The envelope does not fit the arm or the model.
+    #[error(transparent)]
+    Envelope(#[from] workloads::Error),
+    /// The envelope names kernels the engine does not have.
+    #[error("run.kernels: {0}")]
+    Kernels(String),
+    /// The last turn would not fit the model.
+    #[error(
+        "an agent's transcript grows to {needed} positions and model {model} has {available}; lower \
+         workload.turns, prefix, decode or result"
+    )]
+    Context {
+        /// The model's name.
+        model: String,
+        /// Positions of the longest transcript.
+        needed: u64,
+        /// Positions the model has.
+        available: u64,
+    },
+    /// The pool would run full.
+    #[error(
+        "arm {arm} needs up to {needed} KV pages and run.kv_pages = {available}; raise run.kv_pages \
+         or lower workload.agents"
+    )]
+    Pages {
+        /// The arm's name.
+        arm: String,
+        /// Pages it may need.
+        needed: u64,
+        /// Pages there are.
+        available: u64,
+    },
+    /// The arm's events do not add up: a bug in it, not in the envelope.
+    #[error("the arm contradicts itself: {0}; please report this with the trace")]
+    Contradiction(String),
+    /// The trace could not be written.
+    #[error("cannot write the trace: {0}")]
+    Write(#[from] std::io::Error),
+    /// The envelope could not be written as JSON.
+    #[error("cannot write the envelope as JSON: {0}")]
+    Json(serde_json::Error),
+}

@@ -1,0 +1,98 @@
+//! Arms: what answers a session, driven turn by turn, and the trace of it.
+//!
+//! Not here: processes, files, repetitions and their order (`harness`), figures (`workloads::summary`).
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use workloads::envelope::ResolvedEnvelope;
+use workloads::session::SessionPlan;
+use workloads::trace::{Body, TRACE_SCHEMA};
+
+mod arm;
+mod drive;
+mod error;
+mod fits;
+mod native;
+mod recorder;
+#[cfg(test)]
+mod tests;
+
+pub use arm::{Arm, Report};
+pub use error::Error;
+
+use native::Native;
+use recorder::Recorder;
+
+/// One repetition of one arm: what the `arm` process reads from standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmJob {
+    /// The question.
+    pub envelope: ResolvedEnvelope,
+    /// Who is asked.
+    pub arm: String,
+    /// The how manieth time, from 0.
+    pub rep: usize,
+    /// The GGUF file; `None` for a synthetic model, which is built from the envelope's model name.
+    pub model_path: Option<PathBuf>,
+}
+
+/// Runs `job` and writes its trace to `out`.
+///
+/// `clock` counts nanoseconds, `peak_rss` gives the process's peak memory in bytes where the system
+/// tells it. Once the model is loaded whatever goes wrong is the last line of the trace as well as
+/// the result; before that there is no trace, since `begin` names the model.
+pub fn run_arm(
+    job: &ArmJob,
+    clock: &dyn Fn() -> u64,
+    peak_rss: &dyn Fn() -> Option<u64>,
+    out: impl Write,
+) -> Result<(), Error> {
+    let mut recorder = Recorder::new(out, clock);
+    let load_start_ns = clock();
+    let native = Native::load(job)?;
+    let load_ns = clock().saturating_sub(load_start_ns);
+    recorder.say(begin(job, &native)?)?;
+    let outcome = measure(job, native, load_ns, clock, peak_rss, &mut recorder);
+    if let Err(error) = &outcome {
+        // A trace that cannot be written any more has no last line; the first error is the one to tell.
+        let _ = recorder.say(Body::Error {
+            message: error.to_string(),
+        });
+    }
+    outcome
+}
+
+fn begin(job: &ArmJob, native: &Native) -> Result<Body, Error> {
+    Ok(Body::Begin {
+        schema: TRACE_SCHEMA.to_owned(),
+        envelope: job.envelope.name.clone(),
+        envelope_sha256: job.envelope.sha256().map_err(Error::Json)?,
+        arm: job.arm.clone(),
+        rep: job.rep,
+        model_sha256: native.model().sha256().to_owned(),
+        tokenizer_sha256: native.model().tokenizer_sha256().map(str::to_owned),
+        settings: native.settings(&job.envelope),
+    })
+}
+
+fn measure<W: Write>(
+    job: &ArmJob,
+    native: Native,
+    load_ns: u64,
+    clock: &dyn Fn() -> u64,
+    peak_rss: &dyn Fn() -> Option<u64>,
+    recorder: &mut Recorder<'_, W>,
+) -> Result<(), Error> {
+    let workload = &job.envelope.workload;
+    let kind = workloads::arm::named(&job.arm)?;
+    let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
+    fits::check(&job.envelope, kind, native.model().context_length())?;
+    let warmup_start_ns = clock();
+    let mut native = native.warmed_up(job)?;
+    let warmup_ns = clock().saturating_sub(warmup_start_ns);
+    drive::session(&mut native, &plan, workload, kind.batched, recorder)?;
+    recorder.end(&native.report(), load_ns, warmup_ns, peak_rss())
+}

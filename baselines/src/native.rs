@@ -1,0 +1,254 @@
+//! Our own engine as an arm: which options an arm's name means, and a warm-up that leaves nothing cached.
+//!
+//! Not here: how the engine caches or batches (`engine`).
+
+use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Model, NullSink, Request, Sink};
+use workloads::arm::Cache;
+use workloads::envelope::ResolvedEnvelope;
+use workloads::trace::Settings;
+
+use crate::arm::{Arm, Report};
+use crate::{ArmJob, Error};
+
+/// Prompt and answer of the warm-up: enough to run every kernel of both phases once.
+const WARMUP_PROMPT: usize = 8;
+const WARMUP_DECODE: usize = 2;
+
+/// The engine, loaded for one arm.
+pub(crate) struct Native {
+    engine: Engine,
+    options: EngineOptions,
+}
+
+impl Native {
+    /// Loads the job's model with the options of its arm.
+    pub(crate) fn load(job: &ArmJob) -> Result<Self, Error> {
+        Self::with_options(job, options(job)?)
+    }
+
+    /// Loads the job's model with options of the caller's.
+    fn with_options(job: &ArmJob, options: EngineOptions) -> Result<Self, Error> {
+        let model = match &job.model_path {
+            Some(path) => Model::open_gguf(path)?,
+            None => Model::synthetic(&job.envelope.model)?,
+        };
+        Ok(Self {
+            engine: Engine::new(model, &options)?,
+            options,
+        })
+    }
+
+    /// Generates a little, then starts over with an engine that has seen nothing: code, threads and
+    /// allocator are warm, the cache is not. Only one model is in memory at a time, so that peaks hold.
+    pub(crate) fn warmed_up(mut self, job: &ArmJob) -> Result<Self, Error> {
+        let prompt: Vec<u32> = self
+            .model()
+            .ordinary_ids()
+            .cycle()
+            .take(WARMUP_PROMPT)
+            .collect();
+        let decode_max = WARMUP_DECODE;
+        self.submit(Request {
+            id: 0,
+            session: 0,
+            prompt,
+            decode_max,
+            ignore_eos: true,
+        })?;
+        while self.step(&mut NullSink)? {}
+        drop(self);
+        Self::load(job)
+    }
+
+    /// The model it answers with.
+    pub(crate) fn model(&self) -> &Model {
+        self.engine.model()
+    }
+
+    /// The settings it really runs with.
+    pub(crate) fn settings(&self, envelope: &ResolvedEnvelope) -> Settings {
+        let cache = match self.options.cache {
+            CachePolicy::None => Cache::None,
+            CachePolicy::Session => Cache::Session,
+            CachePolicy::Shared => Cache::Shared,
+        };
+        Settings {
+            cache: cache.word().to_owned(),
+            batched: self.options.batched,
+            mode: envelope.mode.clone(),
+            kernels: self.engine.kernels().to_owned(),
+            threads: self.engine.threads(),
+            kv_dtype: self.engine.kv_dtype().to_owned(),
+            page_positions: engine::PAGE_POSITIONS,
+            chunk_tokens: self.options.chunk_tokens,
+            kv_pages: self.options.kv_pages,
+            greedy: true,
+        }
+    }
+}
+
+impl Arm for Native {
+    fn submit(&mut self, request: Request) -> Result<(), Error> {
+        Ok(self.engine.submit(request)?)
+    }
+
+    fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, Error> {
+        Ok(self.engine.step(sink)?)
+    }
+
+    fn report(&self) -> Report {
+        let kv_bytes_peak = self.engine.kv_bytes_peak();
+        Report {
+            counters: self.engine.counters(),
+            kv_bytes_peak,
+        }
+    }
+}
+
+fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
+    let arm = workloads::arm::named(&job.arm)?;
+    let run = &job.envelope.run;
+    Ok(EngineOptions {
+        kernels: run
+            .kernels
+            .parse::<KernelChoice>()
+            .map_err(Error::Kernels)?,
+        threads: run.threads,
+        chunk_tokens: run.chunk_tokens,
+        kv_pages: run.kv_pages,
+        cache: match arm.cache {
+            Cache::None => CachePolicy::None,
+            Cache::Session => CachePolicy::Session,
+            Cache::Shared => CachePolicy::Shared,
+        },
+        batched: arm.batched,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! That the cache is really read: what matching off, or one changed value in a page, does to the answers.
+
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::drive;
+    use crate::recorder::Recorder;
+    use workloads::envelope::{Envelope, Overrides};
+    use workloads::session::SessionPlan;
+    use workloads::trace::{Body, Line};
+
+    /// Per request (agent, turn): output ids and the hash of the last logits.
+    type Answers = BTreeMap<(usize, usize), (Vec<u32>, String)>;
+
+    /// Overwrites one value of a page of session 0 before its second turn.
+    struct Meddled {
+        native: Native,
+        page: usize,
+    }
+
+    impl Arm for Meddled {
+        fn submit(&mut self, request: Request) -> Result<(), Error> {
+            if (request.session, request.prompt.len()) == (0, SECOND_PROMPT) {
+                assert!(self.native.engine.poke_session(0, self.page, 0, 9.0));
+            }
+            self.native.submit(request)
+        }
+        fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, Error> {
+            self.native.step(sink)
+        }
+        fn report(&self) -> Report {
+            self.native.report()
+        }
+    }
+
+    /// Prefix, first answer and first result of `smoke`.
+    const SECOND_PROMPT: usize = 100 + 8 + 12;
+
+    fn job(arm: &str) -> ArmJob {
+        let smoke = Envelope::named("smoke").unwrap();
+        let envelope = smoke.resolve(&Overrides::default(), 1).unwrap();
+        ArmJob {
+            envelope,
+            arm: arm.to_owned(),
+            rep: 0,
+            model_path: None,
+        }
+    }
+
+    fn answers(arm: &mut dyn Arm) -> Answers {
+        let workload = job("fused").envelope.workload;
+        let plan = SessionPlan::new(&workload, 0..255).unwrap();
+        let (now, mut out) = (Cell::new(0), Vec::new());
+        let clock = || now.replace(now.get() + 1);
+        let mut recorder = Recorder::new(&mut out, &clock);
+        drive::session(arm, &plan, &workload, true, &mut recorder).unwrap();
+        let lines = String::from_utf8(out).unwrap();
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str::<Line>(line).unwrap().body);
+        let mut names = BTreeMap::new();
+        let mut answers = Answers::new();
+        for line in lines {
+            match line {
+                Body::Request {
+                    id, agent, turn, ..
+                } => {
+                    names.insert(id, (agent, turn));
+                }
+                Body::Finish {
+                    request,
+                    ids,
+                    logits_sha256,
+                    ..
+                } => {
+                    answers.insert(names[&request], (ids, logits_sha256));
+                }
+                _ => {}
+            }
+        }
+        answers
+    }
+
+    #[test]
+    fn fused_without_matching_computes_what_naive_does_and_answers_the_same() {
+        let job = job("fused");
+        let mut fused = Native::load(&job).unwrap();
+        let unmatched = EngineOptions {
+            cache: CachePolicy::None,
+            ..options(&job).unwrap()
+        };
+        let mut unmatched = Native::with_options(&job, unmatched).unwrap();
+        assert_eq!(answers(&mut fused), answers(&mut unmatched));
+        let shape = job.envelope.workload.shape();
+        let naive = workloads::oracle::counts(workloads::arm::named("naive").unwrap(), &shape);
+        let computed = |native: &Native| native.report().counters.prefill_tokens_computed;
+        assert_eq!(computed(&unmatched), naive.unwrap().prefill_tokens_computed);
+        assert!(computed(&fused) < computed(&unmatched));
+    }
+
+    #[test]
+    fn a_changed_value_in_a_shared_page_changes_all_agents_and_in_an_own_page_only_its_agent() {
+        let job = job("fused");
+        let expected = answers(&mut Native::load(&job).unwrap());
+        // Page 0 holds 64 positions of the prefix for everyone; page 1 is each agent's own copy.
+        for (page, shared) in [(0, true), (1, false)] {
+            let mut meddled = Meddled {
+                native: Native::load(&job).unwrap(),
+                page,
+            };
+            let found = answers(&mut meddled);
+            for ((agent, turn), (_, hash)) in &found {
+                let differs = *hash != expected[&(*agent, *turn)].1;
+                if *turn > 0 {
+                    assert_eq!(
+                        differs,
+                        shared || *agent == 0,
+                        "page {page}, agent {agent}, turn {turn}"
+                    );
+                }
+            }
+        }
+    }
+}

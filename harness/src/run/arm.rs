@@ -1,0 +1,45 @@
+//! The hidden `arm` subcommand: the one place that knows how `baselines` is called.
+//!
+//! Not here: keeping the trace (`process`) or choosing the order (`plan`).
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use baselines::ArmJob;
+use workloads::envelope::ResolvedEnvelope;
+
+use crate::error::Error;
+use crate::machine;
+
+/// A job as it travels to the arm's process.
+pub fn job(
+    envelope: &ResolvedEnvelope,
+    arm: &str,
+    rep: usize,
+    model_path: Option<&Path>,
+) -> Result<String, Error> {
+    let job = ArmJob {
+        envelope: envelope.clone(),
+        arm: arm.to_owned(),
+        rep,
+        model_path: model_path.map(Path::to_path_buf),
+    };
+    serde_json::to_string(&job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
+}
+
+/// Runs the job on `input`, writing its trace to `out`; `clock` counts nanoseconds from any start.
+pub fn arm(
+    input: &mut dyn Read,
+    clock: &dyn Fn() -> u64,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let job: ArmJob = serde_json::from_reader(input).map_err(|error| {
+        Error::Usage(format!(
+            "`arm` reads a job from `harness run` on standard input: {error}"
+        ))
+    })?;
+    match baselines::run_arm(&job, clock, &machine::resident_bytes_peak, out) {
+        Ok(()) => Ok(0),
+        Err(error) => Err(Error::Unreachable(error.to_string())),
+    }
+}

@@ -1,0 +1,231 @@
+//! `run`: plan, say what will happen, run every arm in its own process, record, seal, audit, show.
+//!
+//! A run directory is taken by creating it and is never written to again once sealed; whatever
+//! interrupts a run leaves a directory without SHA256SUMS, which no auditor accepts. Not here: any
+//! figure; `workloads::summary` computes them from the traces.
+
+pub mod arm;
+pub mod estimate;
+mod outcome;
+pub mod plan;
+mod process;
+mod progress;
+mod record;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use workloads::envelope::ResolvedEnvelope;
+use workloads::record::{MachineRecord, Sitting};
+use workloads::trace::{Body, Line};
+
+use crate::cli::RunArguments;
+use crate::error::Error;
+use crate::models::{self, Located};
+use crate::table::{counted, rough_duration};
+use crate::world::World;
+use crate::{build_facts, calendar, describe, files, machine, seal};
+use plan::Plan;
+use progress::Progress;
+
+/// One process's trace, as kept.
+struct Traced<'a> {
+    arm: &'a str,
+    rep: usize,
+    lines: Vec<Line>,
+}
+
+/// Runs an envelope and returns the exit code its outcome has.
+pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let plan = plan::plan(arguments, world)?;
+    let model = find_model(&plan.envelope.model, arguments.pull, world)?;
+    let machine = machine::facts(world.cores);
+    let build = build_facts::facts(world);
+    let started_unix_s = (world.unix_s)();
+    let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
+    announce(&plan.envelope, &model, &machine, world);
+
+    let mut sitting = Sitting {
+        started_unix_s,
+        boot_id: machine::boot_id(),
+        load1_before: machine::load1(),
+        load1_after: None,
+    };
+    write_envelope(&plan, &directory)?;
+    let traces = run_arms(&plan.envelope, &model, &directory, world)?;
+    sitting.load1_after = machine::load1();
+
+    let facts = record::Facts {
+        model: &model,
+        build,
+        machine,
+        sitting,
+    };
+    let record = record::assemble(&plan.envelope, facts, &traces)
+        .map_err(|error| unsealed(&error, &directory, world))?;
+    let text = serde_json::to_string_pretty(&record)
+        .map_err(|error| Error::Broken(format!("run.json: {error}")))?;
+    files::write_atomically(&directory.join("run.json"), format!("{text}\n").as_bytes())?;
+    seal::seal(&directory)?;
+    let audit = audit::audit_run(&directory);
+
+    let outcome = outcome::Outcome {
+        record: &record,
+        directory: &directory,
+        audit: &audit,
+    };
+    if arguments.json {
+        outcome.write_json(out)?;
+    } else {
+        outcome.write_text(world, out)?;
+    }
+    Ok(outcome.exit_code())
+}
+
+/// The model, fetched first if that was asked for.
+fn find_model(reference: &str, pull: bool, world: &World) -> Result<Located, Error> {
+    match models::locate(reference, world) {
+        Err(Error::ModelMissing { .. }) if pull => {
+            world.say(&models::provide(reference, world)?);
+            models::locate(reference, world)
+        }
+        found => found,
+    }
+}
+
+fn take_directory(
+    arguments: &RunArguments,
+    name: &str,
+    started_unix_s: u64,
+    world: &World,
+) -> Result<PathBuf, Error> {
+    let Some(asked) = &arguments.out else {
+        let parent = world.results().join("local").join(name);
+        return files::take_numbered_directory(&parent, &calendar::compact(started_unix_s));
+    };
+    let directory = world.working_directory.join(asked);
+    files::create_directories(&directory)?;
+    let mut entries =
+        fs::read_dir(&directory).map_err(|source| Error::io("cannot read", &directory, source))?;
+    if entries.next().is_some() {
+        return Err(Error::Usage(format!(
+            "--out {} is not empty; evidence is never overwritten, give a new directory",
+            asked.display()
+        )));
+    }
+    Ok(directory)
+}
+
+/// What will run, on which model, and how long it will take.
+fn announce(envelope: &ResolvedEnvelope, model: &Located, machine: &MachineRecord, world: &World) {
+    let run = &envelope.run;
+    let how_long = match estimate::estimate(envelope, &machine.class, world) {
+        Some(estimate) => {
+            let basis = world.shown(&estimate.directory).to_string();
+            format!("about {}, as in {basis}", rough_duration(estimate.total_ns))
+        }
+        None => "how long is unknown: first run here".to_owned(),
+    };
+    world.say(&format!(
+        "{}: {}\n  {}\n  model {} ({}), mode {}, kernels {}, {}\n  {}, {} in all, {how_long}\n",
+        envelope.name,
+        envelope.question,
+        describe::words(&envelope.workload.shape()),
+        model.name,
+        model.label,
+        envelope.mode,
+        run.kernels,
+        counted(run.threads, "thread"),
+        counted(run.arms.len(), "arm"),
+        counted(run.arm_reps.values().sum(), "process"),
+    ));
+}
+
+fn write_envelope(plan: &Plan, directory: &Path) -> Result<(), Error> {
+    let json = plan
+        .envelope
+        .to_json()
+        .map_err(|error| Error::Usage(format!("envelope.json: {error}")))?;
+    files::write_atomically(&directory.join("envelope.toml"), plan.text.as_bytes())?;
+    files::write_atomically(&directory.join("envelope.json"), json.as_bytes())?;
+    files::create_directories(&directory.join("trace"))
+}
+
+fn run_arms<'a>(
+    envelope: &'a ResolvedEnvelope,
+    model: &Located,
+    directory: &Path,
+    world: &World,
+) -> Result<Vec<Traced<'a>>, Error> {
+    let order = plan::order(envelope);
+    let requests = envelope.workload.agents * envelope.workload.turns;
+    let rounds = order.iter().map(|(_, rep)| rep + 1).max().unwrap_or(0);
+    let mut progress = Progress::new((order.len() * requests) as u64, rounds, world.terminal);
+    let mut begin: Option<Body> = None;
+    let mut traces = Vec::new();
+    for (arm, rep) in order {
+        let job = arm::job(envelope, arm, rep, model.path.as_deref())?;
+        let trace = directory.join("trace").join(format!("{arm}-{rep}.jsonl"));
+        progress.start(arm, rep);
+        let count = &mut |line: &Line| {
+            if matches!(line.body, Body::Finish { .. }) {
+                progress.request();
+            }
+        };
+        let fallback = begin.as_ref().and_then(|begin| begin_of(begin, arm, rep));
+        let lines = process::record(own_process(world), &job, &trace, fallback, count)?;
+        progress.end(arm, ending(&lines));
+        if let Some(first @ Body::Begin { .. }) = lines.first().map(|line| &line.body) {
+            begin = Some(first.clone());
+        } else {
+            let message = ending(&lines).err().unwrap_or_default();
+            let nothing = Error::Unreachable(format!("the first arm did not start: {message}"));
+            return Err(unsealed(&nothing, directory, world));
+        }
+        traces.push(Traced { arm, rep, lines });
+    }
+    progress.finish();
+    Ok(traces)
+}
+
+/// This program again, as the process of an arm.
+fn own_process(world: &World) -> Command {
+    let mut command = Command::new(&world.executable);
+    command.arg("arm");
+    command
+}
+
+/// What a process would have said first, had it not died before: as `begin`, which another process of
+/// the same envelope and model wrote, but for this arm and repetition.
+fn begin_of(begin: &Body, name: &str, repetition: usize) -> Option<Body> {
+    let mut own = begin.clone();
+    if let Body::Begin {
+        arm, rep, settings, ..
+    } = &mut own
+    {
+        let kind = workloads::arm::named(name).ok()?;
+        kind.cache.word().clone_into(&mut settings.cache);
+        settings.batched = kind.batched;
+        name.clone_into(arm);
+        *rep = repetition;
+    }
+    Some(own)
+}
+
+fn ending(lines: &[Line]) -> Result<u64, &str> {
+    match lines.last().map(|line| &line.body) {
+        Some(Body::End { wall_ns, .. }) => Ok(*wall_ns),
+        Some(Body::Error { message }) => Err(message),
+        _ => Err("its trace has no end"),
+    }
+}
+
+/// An error after which the directory stays unsealed, said together with where it is.
+fn unsealed(error: &Error, directory: &Path, world: &World) -> Error {
+    let place = world.shown(directory);
+    Error::Unreachable(format!(
+        "{error}\nnothing was sealed; the traces so far are in {place}"
+    ))
+}

@@ -1,0 +1,226 @@
+//! What a finished run shows: two tables with a legend, or one JSON document, and the exit code.
+//!
+//! Not here: any figure that is not in the run record.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use workloads::record::{
+    ArmRecord, EffectiveRecord, IdentityRecord, ModelRecord, RatioRecord, RunRecord,
+};
+
+use crate::error::Error;
+use crate::table::{Table, counted, duration, grouped, or_dash, size};
+use crate::world::World;
+
+/// A sealed run and what the auditor says of it.
+pub(super) struct Outcome<'a> {
+    pub(super) record: &'a RunRecord,
+    pub(super) directory: &'a Path,
+    pub(super) audit: &'a audit::Report,
+}
+
+/// `run --json`: a stable part of the run record, and where it is.
+#[derive(Serialize)]
+struct Document<'a> {
+    envelope: &'a str,
+    dir: &'a Path,
+    complete: bool,
+    identity: &'a IdentityRecord,
+    verdict: Option<&'a str>,
+    audit_exit_code: u8,
+    model: &'a ModelRecord,
+    effective: &'a EffectiveRecord,
+    arms: &'a BTreeMap<String, ArmRecord>,
+    ratios: &'a [RatioRecord],
+}
+
+impl Outcome<'_> {
+    /// 4 broken evidence, 1 no identity, 5 a failed arm, else 0 whatever the timing.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.audit.exit_code() {
+            0 if !self.record.identity.equal => 1,
+            0 if !self.record.complete => 5,
+            code => code,
+        }
+    }
+
+    pub(super) fn write_json(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let RunRecord {
+            envelope,
+            complete,
+            identity,
+            verdict,
+            model,
+            ..
+        } = self.record;
+        let document = Document {
+            envelope,
+            dir: self.directory,
+            complete: *complete,
+            identity,
+            verdict: verdict.as_deref(),
+            audit_exit_code: self.audit.exit_code(),
+            model,
+            effective: &self.record.effective,
+            arms: &self.record.arms,
+            ratios: &self.record.ratios,
+        };
+        let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::other)?;
+        writeln!(out, "{text}")?;
+        Ok(())
+    }
+
+    pub(super) fn write_text(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+        let record = self.record;
+        writeln!(
+            out,
+            "{}, model {} ({}), {}, {} kernels, {}\n",
+            record.envelope,
+            record.model.name,
+            record.model.label,
+            record.effective.mode,
+            record.effective.kernels,
+            counted(record.effective.threads, "thread")
+        )?;
+        writeln!(out, "{}", arms_table(record).render())?;
+        writeln!(
+            out,
+            "prefill computed: prompt tokens whose keys and values the engine had to compute, lower is \
+             better;\nreused: share of prompt tokens found in a cache. Every arm decodes the same tokens.\n"
+        )?;
+        if !record.ratios.is_empty() {
+            writeln!(out, "{}", ratios_table(&record.ratios).render())?;
+            writeln!(
+                out,
+                "how many times less the first arm needs than the second, and the 95 % interval of the \
+                 time;\na verdict needs 5 pairs and the whole interval beyond 5 %. Over naive is a floor: \
+                 nobody ships it.\n"
+            )?;
+        }
+        for (name, arm) in &record.arms {
+            if let Some(note) = &arm.note {
+                writeln!(out, "{name}: {note}")?;
+            }
+            if let Some(error) = &arm.error {
+                writeln!(
+                    out,
+                    "{name} FAILED in {} of {}: {error}",
+                    arm.reps - arm.completed,
+                    arm.reps
+                )?;
+            }
+        }
+        writeln!(out, "{}\n", self.identity())?;
+        self.write_next(world, out)
+    }
+
+    fn identity(&self) -> String {
+        let identity = &self.record.identity;
+        match &identity.first_divergence {
+            Some(at) => format!(
+                "same answers: NO. {} repetition {} departs at agent {} turn {}, {}",
+                at.arm,
+                at.rep,
+                at.agent,
+                at.turn,
+                at.position
+                    .map_or("in the logits".to_owned(), |place| format!("token {place}"))
+            ),
+            None if identity.equal => format!(
+                "same answers: yes, {}, ids and logits bit-equal in {} and all repetitions",
+                counted(identity.requests, "request"),
+                counted(identity.arms.len(), "arm")
+            ),
+            None => "same answers: unknown, no arm completed".to_owned(),
+        }
+    }
+
+    fn write_next(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+        let place = world.shown(self.directory);
+        if self.audit.exit_code() == 0 {
+            writeln!(out, "evidence: {place} (sealed, audit passes)\n\nnext:")?;
+            writeln!(
+                out,
+                "  {} audit {place}    what the auditor checked",
+                world.command
+            )?;
+            writeln!(
+                out,
+                "  {} anchor {place}   publish it under results/",
+                world.command
+            )?;
+        } else {
+            write!(out, "evidence: {place}\n\n{}", self.audit.render())?;
+        }
+        Ok(())
+    }
+}
+
+fn arms_table(record: &RunRecord) -> Table {
+    let mut table = Table::new(&[
+        "arm",
+        "prefill computed",
+        "reused",
+        "decoded",
+        "wall median",
+        "prefill time",
+        "decode time",
+        "KV peak",
+    ]);
+    // In ladder order rather than the map's: each arm adds one mechanism to the one before.
+    let known = workloads::arm::names().into_iter();
+    for (name, arm) in known.filter_map(|name| Some((name, record.arms.get(name)?))) {
+        table.row(arm_cells(name, arm));
+    }
+    table
+}
+
+fn arm_cells(name: &str, arm: &ArmRecord) -> [String; 8] {
+    [
+        name.to_owned(),
+        or_dash(arm.prefill_tokens_computed, grouped),
+        or_dash(arm.reuse_rate, |rate| format!("{:.1} %", rate * 100.0)),
+        or_dash(arm.decode_tokens, grouped),
+        or_dash(arm.wall_ns, duration),
+        or_dash(arm.prefill_ns, duration),
+        or_dash(arm.decode_ns, duration),
+        or_dash(arm.kv_bytes_peak, size),
+    ]
+}
+
+fn ratios_table(ratios: &[RatioRecord]) -> Table {
+    let mut table = Table::new(&[
+        "arm",
+        "over",
+        "prefill tokens",
+        "wall",
+        "95 % interval",
+        "verdict",
+    ])
+    .left(2)
+    .words_last();
+    let times = |value: f64| format!("{value:.2}x");
+    for ratio in ratios {
+        let label = ratio
+            .label
+            .as_ref()
+            .map_or(String::new(), |label| format!(" ({label})"));
+        let interval = ratio.wall_low.zip(ratio.wall_high);
+        table.row([
+            ratio.arm.clone(),
+            format!("{}{label}", ratio.denominator),
+            times(ratio.prefill_tokens),
+            or_dash(ratio.wall, times),
+            or_dash(interval, |(low, high)| format!("{low:.2} to {high:.2}")),
+            ratio
+                .verdict
+                .clone()
+                .or_else(|| ratio.withheld.clone())
+                .unwrap_or_default(),
+        ]);
+    }
+    table
+}

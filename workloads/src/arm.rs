@@ -1,0 +1,105 @@
+//! The arms: which cache each has, whether it batches, and what it stands for, in ladder order.
+//!
+//! Not here: how an arm runs (`baselines`) or what it must compute (`oracle`).
+
+use crate::Error;
+
+/// What an arm may find in its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Nothing: the whole context again every turn.
+    None,
+    /// What the same session computed.
+    Session,
+    /// Anything the same worker computed.
+    Shared,
+}
+
+impl Cache {
+    /// The word of traces and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Session => "session",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// One row of the arm table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// The name envelopes, traces and records use.
+    pub name: &'static str,
+    /// What it may find in its cache.
+    pub cache: Cache,
+    /// Whether one cache serves every worker.
+    pub spans_workers: bool,
+    /// Whether requests of different agents share engine steps.
+    pub batched: bool,
+    /// Whom it represents in a comparison.
+    pub stands_for: &'static str,
+    /// What a reader of its figures must know.
+    pub note: Option<&'static str>,
+}
+
+/// Every arm, in ladder order: each differs from the one before by one mechanism.
+pub const ARMS: [Arm; 5] = [
+    Arm {
+        name: "naive",
+        cache: Cache::None,
+        spans_workers: false,
+        batched: false,
+        stands_for: "a floor nobody ships: the whole context again every turn",
+        note: None,
+    },
+    Arm {
+        name: "agent-kv",
+        cache: Cache::Session,
+        spans_workers: false,
+        batched: false,
+        stands_for: "one warm cache per agent, one agent at a time",
+        note: None,
+    },
+    Arm {
+        name: "agent-kv-batched",
+        cache: Cache::Session,
+        spans_workers: false,
+        batched: true,
+        stands_for: "the same, agents batched: isolates batching",
+        note: None,
+    },
+    Arm {
+        name: "instance-shared",
+        cache: Cache::Shared,
+        spans_workers: false,
+        batched: true,
+        stands_for: "what a tuned engine does in one instance: the arm to beat",
+        note: None,
+    },
+    Arm {
+        name: "fused",
+        cache: Cache::Shared,
+        spans_workers: true,
+        batched: true,
+        stands_for: "this engine: one cache for all workers and sessions",
+        note: Some(
+            "same policy as instance-shared until shared-prefix attention and several workers are in",
+        ),
+    },
+];
+
+/// The arm of this name.
+pub fn named(name: &str) -> Result<&'static Arm, Error> {
+    ARMS.iter()
+        .find(|arm| arm.name == name)
+        .ok_or_else(|| Error::UnknownArm {
+            name: name.to_owned(),
+            known: names().join(", "),
+        })
+}
+
+/// Every name, in ladder order.
+pub fn names() -> Vec<&'static str> {
+    ARMS.iter().map(|arm| arm.name).collect()
+}

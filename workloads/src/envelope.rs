@@ -1,0 +1,302 @@
+//! Envelopes: the declared question, as the user writes it (TOML) and as a run resolves it (envelope.json).
+//!
+//! Not here: ids of the workload (`session`), counts it must give (`oracle`), where a model comes from (`models`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::oracle::Shape;
+use crate::trace::sha256_hex;
+use crate::{Error, arm};
+
+mod check;
+
+/// Schema tag of both forms.
+pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
+
+/// Envelopes that come with the program: name and text.
+const EMBEDDED: [(&str, &str); 2] = [
+    ("smoke", include_str!("../envelopes/smoke.toml")),
+    (
+        "session-small",
+        include_str!("../envelopes/session-small.toml"),
+    ),
+];
+
+/// An envelope as written, defaults not yet filled in from the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// [`ENVELOPE_SCHEMA`].
+    pub schema: String,
+    /// Lower-case letters, digits and dashes: it names directories.
+    pub name: String,
+    /// What a run of it answers, as one sentence.
+    pub question: String,
+    /// Name of a model, or path of a GGUF file.
+    pub model: String,
+    /// Numeric mode.
+    #[serde(default = "defaults::mode")]
+    pub mode: String,
+    /// What is asked of every arm.
+    pub workload: Workload,
+    /// Who is asked, how often, with which settings.
+    #[serde(default)]
+    pub run: RunAsked,
+    /// What the evidence holds.
+    #[serde(default)]
+    pub evidence: Evidence,
+}
+
+/// A session workload: agents that share a prefix and take turns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// `session`.
+    pub kind: String,
+    /// C: agents.
+    pub agents: usize,
+    /// T: turns of each agent.
+    pub turns: usize,
+    /// P: ids of the shared prefix.
+    pub prefix: usize,
+    /// D: ids decoded per turn.
+    pub decode: usize,
+    /// R: ids of a result, appended before every turn but the first.
+    pub result: usize,
+    /// W: processes that serve agents.
+    #[serde(default = "defaults::workers")]
+    pub workers: usize,
+    /// Seed of every id.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+}
+
+/// The `[run]` table as written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunAsked {
+    /// Arm names.
+    pub arms: Vec<String>,
+    /// Repetitions of every arm.
+    pub reps: usize,
+    /// Repetitions of single arms, where they differ.
+    pub arm_reps: BTreeMap<String, usize>,
+    /// Engine threads; the machine's cores when absent.
+    pub threads: Option<usize>,
+    /// Kernel set.
+    pub kernels: String,
+    /// Positions prefilled per step at most.
+    pub chunk_tokens: usize,
+    /// Pages the KV pool may hold.
+    pub kv_pages: usize,
+}
+
+/// The `[evidence]` table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Evidence {
+    /// `ids`: prompts are kept as token ids.
+    pub prompts: String,
+}
+
+/// An envelope with every default filled in: exactly envelope.json.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the fields of `Envelope`, resolved; audit/FORMAT.md documents every one
+pub struct ResolvedEnvelope {
+    pub schema: String,
+    pub name: String,
+    pub question: String,
+    pub model: String,
+    pub mode: String,
+    pub workload: Workload,
+    pub run: Run,
+    pub evidence: Evidence,
+}
+
+/// The resolved `run` table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // as above
+pub struct Run {
+    pub arms: Vec<String>,
+    pub reps: usize,
+    pub arm_reps: BTreeMap<String, usize>,
+    pub threads: usize,
+    pub kernels: String,
+    pub chunk_tokens: usize,
+    pub kv_pages: usize,
+}
+
+/// What the command line may say over the file; `None` and empty leave it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // named as the fields they replace
+pub struct Overrides {
+    pub arms: Vec<String>,
+    pub reps: Option<usize>,
+    pub model: Option<String>,
+    pub threads: Option<usize>,
+    pub kernels: Option<String>,
+    pub mode: Option<String>,
+}
+
+mod defaults {
+    pub(super) fn mode() -> String {
+        "exact".to_owned()
+    }
+    pub(super) fn workers() -> usize {
+        1
+    }
+    pub(super) fn seed() -> u64 {
+        1
+    }
+}
+
+impl Default for RunAsked {
+    fn default() -> Self {
+        Self {
+            arms: arm::names().into_iter().map(str::to_owned).collect(),
+            reps: 5, // the fewest pairs a verdict may rest on
+            arm_reps: BTreeMap::new(),
+            threads: None,
+            kernels: "auto".to_owned(),
+            chunk_tokens: 256,
+            kv_pages: 4096,
+        }
+    }
+}
+
+impl Default for Evidence {
+    fn default() -> Self {
+        Self {
+            prompts: "ids".to_owned(),
+        }
+    }
+}
+
+impl Envelope {
+    /// Reads and checks TOML; `file` is how messages call it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        let envelope: Self = toml::from_str(text).map_err(|source| Error::Toml {
+            file: file.to_owned(),
+            source: Box::new(source),
+        })?;
+        check::envelope(&envelope).map_err(|refusal| refusal.in_file(text, file))?;
+        Ok(envelope)
+    }
+
+    /// The embedded envelope of this name.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        let found = EMBEDDED.iter().find(|(known, _)| *known == name);
+        let (name, text) = found.ok_or_else(|| Error::UnknownEnvelope {
+            name: name.to_owned(),
+            known: EMBEDDED.map(|(known, _)| known).join(", "),
+        })?;
+        Self::parse(text, name)
+    }
+
+    /// Fills in every default, the command line over the file.
+    pub fn resolve(
+        &self,
+        overrides: &Overrides,
+        default_threads: usize,
+    ) -> Result<ResolvedEnvelope, Error> {
+        let mut asked = self.clone();
+        overrides.apply(&mut asked);
+        check::envelope(&asked).map_err(check::Refusal::on_command_line)?;
+        let run = asked.run;
+        let reps_of = |name: &String| {
+            (
+                name.clone(),
+                run.arm_reps.get(name).copied().unwrap_or(run.reps),
+            )
+        };
+        Ok(ResolvedEnvelope {
+            schema: asked.schema,
+            name: asked.name,
+            question: asked.question,
+            model: asked.model,
+            mode: asked.mode,
+            workload: asked.workload,
+            run: Run {
+                arm_reps: run.arms.iter().map(reps_of).collect(),
+                arms: run.arms,
+                reps: run.reps,
+                threads: run.threads.unwrap_or(default_threads),
+                kernels: run.kernels,
+                chunk_tokens: run.chunk_tokens,
+                kv_pages: run.kv_pages,
+            },
+            evidence: asked.evidence,
+        })
+    }
+}
+
+impl Overrides {
+    fn apply(&self, envelope: &mut Envelope) {
+        if !self.arms.is_empty() {
+            envelope.run.arms.clone_from(&self.arms);
+            envelope
+                .run
+                .arm_reps
+                .retain(|arm, _| self.arms.contains(arm));
+        }
+        if let Some(reps) = self.reps {
+            envelope.run.reps = reps;
+            envelope.run.arm_reps.clear(); // asked for on the command line: it holds for every arm
+        }
+        if let Some(model) = &self.model {
+            envelope.model.clone_from(model);
+        }
+        if self.threads.is_some() {
+            envelope.run.threads = self.threads;
+        }
+        if let Some(kernels) = &self.kernels {
+            envelope.run.kernels.clone_from(kernels);
+        }
+        if let Some(mode) = &self.mode {
+            envelope.mode.clone_from(mode);
+        }
+    }
+}
+
+impl ResolvedEnvelope {
+    /// The bytes of envelope.json.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// SHA-256 of the bytes of envelope.json.
+    pub fn sha256(&self) -> Result<String, serde_json::Error> {
+        self.to_json().map(|text| sha256_hex(text.as_bytes()))
+    }
+}
+
+impl Workload {
+    /// The numbers the oracle needs.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            agents: self.agents as u64,
+            turns: self.turns as u64,
+            prefix: self.prefix as u64,
+            decode: self.decode as u64,
+            result: self.result as u64,
+            workers: self.workers as u64,
+        }
+    }
+}
+
+/// The envelopes that come with the program: name and text.
+pub fn embedded() -> &'static [(&'static str, &'static str)] {
+    &EMBEDDED
+}
+
+/// The text of a new envelope of this name: `smoke`, whose comments explain every field.
+pub fn template(name: &str) -> Result<String, Error> {
+    let text = EMBEDDED[0]
+        .1
+        .replacen("name = \"smoke\"", &format!("name = {name:?}"), 1);
+    Envelope::parse(&text, name).map(|_| text)
+}

@@ -1,0 +1,17 @@
+//! What is asked and how the answer is written down: envelopes, generators, the token oracle, record types.
+//!
+//! Not here: anything that runs a model (`engine`, `baselines`), measures time, or verifies evidence (`audit`).
+
+pub mod arm;
+pub mod envelope;
+mod error;
+pub mod models;
+pub mod oracle;
+pub mod record;
+pub mod session;
+mod splitmix;
+pub mod statistics;
+pub mod summary;
+pub mod trace;
+
+pub use error::Error;

@@ -1,0 +1,73 @@
+//! The session generator: which ids an agent appends at each turn, fixed by the seed alone.
+//!
+//! Not here: what the model answers (that is decoded, never generated) or when a turn is sent (`baselines`).
+
+use std::ops::Range;
+
+use crate::Error;
+use crate::envelope::Workload;
+use crate::splitmix::SplitMix64;
+
+/// Keys that keep the three kinds of draw apart.
+const PREFIX: u64 = 0;
+const FIRST: u64 = 1;
+const REST: u64 = 2;
+
+/// The text of a whole session, computed on demand.
+#[derive(Clone, Debug)]
+pub struct SessionPlan {
+    workload: Workload,
+    ordinary: Range<u32>,
+}
+
+impl SessionPlan {
+    /// A plan over the `ordinary` ids of a vocabulary (no special tokens).
+    pub fn new(workload: &Workload, ordinary: Range<u32>) -> Result<Self, Error> {
+        if ordinary.len() < workload.agents {
+            return Err(Error::TooFewIds {
+                agents: workload.agents,
+                ids: ordinary.len(),
+            });
+        }
+        Ok(Self {
+            workload: workload.clone(),
+            ordinary,
+        })
+    }
+
+    /// The prefix every agent starts with.
+    pub fn prefix(&self) -> Vec<u32> {
+        self.draw(&[PREFIX], self.workload.prefix)
+    }
+
+    /// What `agent` appends at `turn` to its prompt and answer so far: nothing at turn 0, then a result.
+    pub fn append(&self, agent: usize, turn: usize) -> Vec<u32> {
+        if turn == 0 {
+            return Vec::new();
+        }
+        let mut ids = vec![self.first_of_result(agent, turn)];
+        ids.extend(self.draw(&[REST, agent as u64, turn as u64], self.workload.result - 1));
+        ids
+    }
+
+    /// Agents take consecutive ids from a random start, so no two results of a turn begin alike.
+    fn first_of_result(&self, agent: usize, turn: usize) -> u32 {
+        let count = self.ordinary.end - self.ordinary.start;
+        let offset = self.stream(&[FIRST, turn as u64]).below(count);
+        let place = (u64::from(offset) + agent as u64) % u64::from(count);
+        self.ordinary.start + place as u32
+    }
+
+    fn draw(&self, keys: &[u64], count: usize) -> Vec<u32> {
+        let mut stream = self.stream(keys);
+        let bound = self.ordinary.end - self.ordinary.start;
+        (0..count)
+            .map(|_| self.ordinary.start + stream.below(bound))
+            .collect()
+    }
+
+    fn stream(&self, keys: &[u64]) -> SplitMix64 {
+        let keys: Vec<u64> = [self.workload.seed].iter().chain(keys).copied().collect();
+        SplitMix64::keyed(&keys)
+    }
+}

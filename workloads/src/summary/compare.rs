@@ -1,0 +1,163 @@
+//! Arms against each other: the same answers or the first difference, and what each rung of the ladder saves.
+//!
+//! Not here: the statistical rule (`statistics`).
+
+use std::collections::BTreeMap;
+
+use super::read::{Answer, Reading};
+use crate::envelope::ResolvedEnvelope;
+use crate::record::{ArmRecord, Divergence, IdentityRecord, RatioRecord};
+use crate::statistics::{Interval, bootstrap, median, round6, verdict as judge};
+
+/// Arm over denominator, in the order of the record.
+const LADDER: [(&str, &str); 6] = [
+    ("agent-kv", "naive"),
+    ("agent-kv-batched", "agent-kv"),
+    ("instance-shared", "agent-kv-batched"),
+    ("fused", "instance-shared"),
+    ("fused", "agent-kv"),
+    ("fused", "naive"),
+];
+/// The rung the whole run is judged by.
+const HEADLINE: (&str, &str) = ("fused", "instance-shared");
+
+/// Compares every repetition of every completed arm with the first that ran.
+pub(super) fn identity(
+    envelope: &ResolvedEnvelope,
+    arms: &BTreeMap<String, ArmRecord>,
+    readings: &[Reading],
+    requests: usize,
+) -> IdentityRecord {
+    let completed = |name: &str| arms.get(name).is_some_and(|arm| arm.error.is_none());
+    let mut runs = readings.iter().filter(|reading| completed(&reading.arm));
+    let first_divergence = runs
+        .next()
+        .and_then(|first| runs.find_map(|reading| divergence(first, reading)));
+    IdentityRecord {
+        equal: first_divergence.is_none(),
+        arms: envelope
+            .run
+            .arms
+            .iter()
+            .filter(|name| completed(name))
+            .cloned()
+            .collect(),
+        requests,
+        first_divergence,
+    }
+}
+
+fn divergence(first: &Reading, other: &Reading) -> Option<Divergence> {
+    other.answers.iter().find_map(|(&(agent, turn), answer)| {
+        let position = match first.answers.get(&(agent, turn)) {
+            Some(expected) => difference(expected, answer)?,
+            None => Some(0),
+        };
+        Some(Divergence {
+            arm: other.arm.clone(),
+            rep: other.rep,
+            agent,
+            turn,
+            position,
+        })
+    })
+}
+
+/// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.
+#[allow(clippy::option_option)] // the record's own null is a value here
+fn difference(expected: &Answer, answer: &Answer) -> Option<Option<usize>> {
+    if expected.ids != answer.ids {
+        let same = expected
+            .ids
+            .iter()
+            .zip(&answer.ids)
+            .take_while(|(a, b)| a == b)
+            .count();
+        return Some(Some(same));
+    }
+    (expected.logits_sha256 != answer.logits_sha256).then_some(None)
+}
+
+/// Every rung whose two arms completed.
+pub(super) fn ratios(
+    arms: &BTreeMap<String, ArmRecord>,
+    identity: &IdentityRecord,
+) -> Vec<RatioRecord> {
+    let withheld = identity.first_divergence.as_ref().map(|at| {
+        let what = match at.position {
+            Some(position) => format!("output token {position}"),
+            None => "logits".to_owned(),
+        };
+        format!(
+            "answers differ: {}-{}, agent {}, turn {}, {what}",
+            at.arm, at.rep, at.agent, at.turn
+        )
+    });
+    LADDER
+        .iter()
+        .filter_map(|rung| ratio(rung, arms, withheld.clone()))
+        .collect()
+}
+
+fn ratio(
+    &(name, denominator): &(&str, &str),
+    arms: &BTreeMap<String, ArmRecord>,
+    withheld: Option<String>,
+) -> Option<RatioRecord> {
+    let (arm, base) = (arms.get(name)?, arms.get(denominator)?);
+    let tokens = base.prefill_tokens_computed? as f64 / arm.prefill_tokens_computed? as f64;
+    let mut record = RatioRecord {
+        arm: name.to_owned(),
+        denominator: denominator.to_owned(),
+        label: (denominator == "naive").then(|| "floor".to_owned()),
+        pairs: arm.samples.len().min(base.samples.len()),
+        prefill_tokens: round6(tokens),
+        wall: None,
+        wall_low: None,
+        wall_high: None,
+        prefill: None,
+        verdict: None,
+        withheld,
+    };
+    if record.withheld.is_some() {
+        return Some(record);
+    }
+    let pairs = || base.samples.iter().zip(&arm.samples);
+    let walls = quotients(pairs().map(|(base, arm)| (base.wall_ns, arm.wall_ns)));
+    let prefills = quotients(pairs().map(|(base, arm)| (base.prefill_ns, arm.prefill_ns)));
+    record.prefill = prefills.as_deref().and_then(median).map(round6);
+    match walls {
+        Some(walls) => fill_wall(&mut record, &walls),
+        None => {
+            record.withheld = Some("a repetition took 0 ns: the clock is too coarse".to_owned());
+        }
+    }
+    Some(record)
+}
+
+fn fill_wall(record: &mut RatioRecord, walls: &[f64]) {
+    // Judged as written, so that the printed interval and its verdict never contradict each other.
+    let interval = bootstrap(walls).map(|i| Interval {
+        low: round6(i.low),
+        high: round6(i.high),
+    });
+    record.wall = median(walls).map(round6);
+    record.wall_low = interval.map(|interval| interval.low);
+    record.wall_high = interval.map(|interval| interval.high);
+    record.verdict = Some(judge(walls.len(), interval).to_owned());
+}
+
+/// Denominator over arm, pair by pair; `None` if an arm's time is zero.
+fn quotients(pairs: impl Iterator<Item = (u64, u64)>) -> Option<Vec<f64>> {
+    pairs
+        .map(|(base, arm)| (arm > 0).then(|| base as f64 / arm as f64))
+        .collect()
+}
+
+/// The verdict of the rung the run is judged by.
+pub(super) fn verdict(ratios: &[RatioRecord]) -> Option<String> {
+    ratios
+        .iter()
+        .find(|ratio| (ratio.arm.as_str(), ratio.denominator.as_str()) == HEADLINE)
+        .and_then(|ratio| ratio.verdict.clone())
+}

@@ -1,0 +1,151 @@
+//! The closed forms against published totals and a slow twin that walks a session id by id.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use workloads::Error;
+use workloads::arm::{ARMS, Arm, Cache, named};
+use workloads::oracle::{Counts, Shape, counts};
+
+fn computed(shape: Shape) -> Vec<u64> {
+    ARMS.iter()
+        .map(|arm| counts(arm, &shape).unwrap().prefill_tokens_computed)
+        .collect()
+}
+
+#[test]
+fn gives_the_golden_totals() {
+    let fleet = Shape {
+        agents: 5,
+        turns: 50,
+        prefix: 2048,
+        decode: 32,
+        result: 64,
+        workers: 1,
+    };
+    assert_eq!(computed(fleet), [1_100_000, 25_920, 25_920, 17_728, 17_728]);
+    assert_eq!(
+        computed(Shape {
+            workers: 2,
+            ..fleet
+        })[3..],
+        [19_776, 17_728]
+    );
+    assert_eq!(
+        computed(Shape {
+            workers: 9,
+            ..fleet
+        })[3..],
+        [25_920, 17_728]
+    );
+    let small = Shape {
+        agents: 3,
+        turns: 6,
+        prefix: 512,
+        decode: 16,
+        result: 32,
+        workers: 1,
+    };
+    assert_eq!(computed(small), [11_376, 2_016, 2_016, 992, 992]);
+}
+
+#[test]
+fn a_shape_beyond_counting_is_an_error_and_an_empty_one_counts_nothing() {
+    let huge = Shape {
+        agents: u64::MAX,
+        turns: u64::MAX,
+        prefix: u64::MAX,
+        decode: u64::MAX,
+        result: u64::MAX,
+        workers: u64::MAX,
+    };
+    let empty = Shape {
+        agents: 0,
+        turns: 0,
+        ..huge
+    };
+    for arm in &ARMS {
+        assert!(matches!(counts(arm, &huge), Err(Error::TooManyTokens)));
+        assert_eq!(counts(arm, &empty).unwrap(), Counts::default());
+    }
+}
+
+/// A session walked turn by turn, agent by agent, with every prompt and every cache written out.
+///
+/// An answer is a function of its prompt, as greedy decoding is; ids carry where they came from.
+fn walk(arm: &Arm, shape: &Shape) -> Counts {
+    let mut caches: Vec<Vec<Vec<u64>>> = vec![Vec::new(); shape.agents as usize];
+    let mut transcripts = vec![(0..shape.prefix).collect::<Vec<u64>>(); shape.agents as usize];
+    let mut total = Counts::default();
+    for turn in 0..shape.turns {
+        for agent in 0..shape.agents {
+            let transcript = &mut transcripts[agent as usize];
+            if turn > 0 {
+                let unique = (1 << 40) + turn * 10_000_000 + agent * 10_000;
+                transcript.extend(unique..unique + shape.result);
+            }
+            let cache = match (arm.cache, arm.spans_workers) {
+                (Cache::Shared, true) => 0,
+                (Cache::Shared, false) => agent % shape.workers,
+                _ => agent,
+            };
+            let cache = &mut caches[cache as usize];
+            let alike = |other: &Vec<u64>| {
+                transcript
+                    .iter()
+                    .zip(other)
+                    .take_while(|(a, b)| a == b)
+                    .count()
+            };
+            let matched = cache.iter().map(alike).max().unwrap_or(0);
+            let is_sampled = |id: &&u64| **id >= 1 << 50 && arm.cache != Cache::None;
+            let carried = transcript[matched..].iter().filter(is_sampled).count();
+            total.prefill_tokens_logical += transcript.len() as u64;
+            total.prefix_tokens_hit += matched as u64;
+            total.carried_tokens += carried as u64;
+            total.prefill_tokens_computed += (transcript.len() - matched - carried) as u64;
+            total.replayed_tokens += u64::from(matched == transcript.len());
+            for _ in 0..shape.decode {
+                let state = transcript.iter().fold(7u64, |state, id| {
+                    (state ^ id).wrapping_mul(0x0000_0100_0000_01b3)
+                });
+                transcript.push((1 << 50) + (state >> 20));
+            }
+            total.decode_tokens += shape.decode;
+            if arm.cache != Cache::None {
+                cache.push(transcript[..transcript.len() - 1].to_vec());
+            }
+        }
+    }
+    total
+}
+
+proptest! {
+    #[test]
+    fn the_closed_forms_are_what_a_walk_counts(
+        agents in 1u64..6, turns in 1u64..7, prefix in 1u64..30, decode in 1u64..6,
+        result in 1u64..6, workers in 1u64..8, arm in 0usize..5,
+    ) {
+        let shape = Shape { agents, turns, prefix, decode, result, workers };
+        let arm = &ARMS[arm];
+        let (closed, walked) = (counts(arm, &shape).unwrap(), walk(arm, &shape));
+        // First answers coincide within a cache; a walk in this order finds all but the first
+        // agent's last token of them.
+        let caches = if arm.spans_workers { 1 } else { workers.min(agents) };
+        let coincide = if arm.cache == Cache::Shared && turns > 1 { agents - caches } else { 0 };
+        let expected = Counts {
+            carried_tokens: closed.carried_tokens - coincide,
+            prefix_tokens_hit: closed.prefix_tokens_hit + coincide,
+            ..closed
+        };
+        prop_assert_eq!(walked, expected);
+    }
+}
+
+#[test]
+fn an_unknown_arm_is_refused_with_the_known_ones() {
+    let error = named("fast").unwrap_err().to_string();
+    assert!(
+        error.contains("`fast`") && error.contains("instance-shared"),
+        "{error}"
+    );
+}

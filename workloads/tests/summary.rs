@@ -1,0 +1,395 @@
+//! Summaries of fabricated traces: figures, ratios, identity, and what cannot be summarised.
+#![allow(clippy::unwrap_used)]
+
+use workloads::arm::named;
+use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
+use workloads::oracle::counts;
+use workloads::summary::{ArmTrace, Summary, summarise};
+use workloads::trace::{Body, Line, Settings, ids_sha256, sha256_hex};
+
+struct Fabricated {
+    arm: String,
+    rep: usize,
+    lines: Vec<Line>,
+}
+
+fn envelope(arms: &[&str], reps: usize) -> ResolvedEnvelope {
+    let overrides = Overrides {
+        arms: arms.iter().map(|&arm| arm.to_owned()).collect(),
+        reps: Some(reps),
+        ..Overrides::default()
+    };
+    Envelope::named("smoke")
+        .unwrap()
+        .resolve(&overrides, 2)
+        .unwrap()
+}
+
+fn begin(arm: &str, rep: usize) -> Body {
+    Body::Begin {
+        schema: "fak.trace/1".to_owned(),
+        envelope: "smoke".to_owned(),
+        envelope_sha256: "e".to_owned(),
+        arm: arm.to_owned(),
+        rep,
+        model_sha256: "m".to_owned(),
+        tokenizer_sha256: None,
+        settings: Settings {
+            cache: "none".to_owned(),
+            batched: false,
+            mode: "exact".to_owned(),
+            kernels: "scalar".to_owned(),
+            threads: 2,
+            kv_dtype: "f32".to_owned(),
+            page_positions: 64,
+            chunk_tokens: 256,
+            kv_pages: 4096,
+            greedy: true,
+        },
+    }
+}
+
+fn request_and_finish(agent: usize, turn: usize) -> [Body; 2] {
+    let id = format!("a{agent}-t{turn}");
+    let request = Body::Request {
+        id: id.clone(),
+        session: format!("a{agent}"),
+        agent,
+        turn,
+        worker: 0,
+        base: None,
+        keep: 0,
+        append: vec![],
+        prompt_len: 0,
+        prompt_sha256: String::new(),
+        decode_max: 2,
+        ignore_eos: true,
+    };
+    let finish = Body::Finish {
+        request: id,
+        ids: vec![agent as u32, turn as u32],
+        token_t_ns: vec![1, 2],
+        batch: vec![1, 1],
+        reason: "length".to_owned(),
+        logits_sha256: format!("l{agent}{turn}"),
+    };
+    [request, finish]
+}
+
+/// A trace of `smoke` that took `wall_ns`, its requests not in (agent, turn) order.
+fn fabricate(envelope: &ResolvedEnvelope, arm: &str, rep: usize, wall_ns: u64) -> Fabricated {
+    let counts = counts(named(arm).unwrap(), &envelope.workload.shape()).unwrap();
+    let mut bodies = vec![begin(arm, rep)];
+    for turn in 0..envelope.workload.turns {
+        for agent in (0..envelope.workload.agents).rev() {
+            bodies.extend(request_and_finish(agent, turn));
+        }
+    }
+    bodies.push(Body::End {
+        requests: 12,
+        prefill_tokens_computed: counts.prefill_tokens_computed,
+        prefill_tokens_logical: counts.prefill_tokens_logical,
+        prefix_tokens_hit: counts.prefix_tokens_hit,
+        decode_tokens: counts.decode_tokens,
+        carried_tokens: counts.carried_tokens,
+        replayed_tokens: counts.replayed_tokens,
+        load_ns: 1,
+        warmup_ns: 2,
+        wall_ns,
+        prefill_ns: wall_ns / 2,
+        decode_ns: wall_ns / 4,
+        kv_bytes_peak: 1000 + rep as u64,
+        rss_bytes_peak: (rep == 1).then_some(77),
+    });
+    let line = |(seq, body)| Line {
+        seq: seq as u64,
+        prev: String::new(),
+        t_ns: 0,
+        body,
+    };
+    let lines = bodies.into_iter().enumerate().map(line).collect();
+    Fabricated {
+        arm: arm.to_owned(),
+        rep,
+        lines,
+    }
+}
+
+/// `instance-shared` and `fused` five times each, the second twice as fast.
+fn pair() -> (ResolvedEnvelope, Vec<Fabricated>) {
+    let envelope = envelope(&["instance-shared", "fused"], 5);
+    let traces = (0..5)
+        .flat_map(|rep| [("instance-shared", rep, 2000), ("fused", rep, 1000)])
+        .map(|(arm, rep, wall_ns)| fabricate(&envelope, arm, rep, wall_ns + rep as u64))
+        .collect();
+    (envelope, traces)
+}
+
+fn summary(
+    envelope: &ResolvedEnvelope,
+    traces: &[Fabricated],
+) -> Result<Summary, workloads::Error> {
+    let traces: Vec<ArmTrace<'_>> = traces
+        .iter()
+        .map(|trace| ArmTrace {
+            arm: &trace.arm,
+            rep: trace.rep,
+            lines: &trace.lines,
+        })
+        .collect();
+    summarise(envelope, &traces)
+}
+
+/// The `finish` of the given request.
+fn finish_of<'a>(trace: &'a mut Fabricated, id: &str) -> (&'a mut Vec<u32>, &'a mut String) {
+    trace
+        .lines
+        .iter_mut()
+        .find_map(|line| match &mut line.body {
+            Body::Finish {
+                request,
+                ids,
+                logits_sha256,
+                ..
+            } if request == id => Some((ids, logits_sha256)),
+            _ => None,
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_whole_ladder_gets_its_figures_ratios_and_verdict() {
+    let envelope = envelope(&[], 5);
+    let walls = [8000, 4000, 3000, 2000, 1000];
+    let traces: Vec<Fabricated> = (0..5)
+        .flat_map(|rep| {
+            envelope
+                .run
+                .arms
+                .iter()
+                .zip(walls)
+                .map(move |(arm, wall)| (arm, rep, wall))
+        })
+        .map(|(arm, rep, wall)| fabricate(&envelope, arm, rep, wall + rep as u64))
+        .collect();
+    let summary = summary(&envelope, &traces).unwrap();
+    assert!(summary.complete && summary.identity.equal);
+    assert_eq!(
+        (summary.identity.requests, summary.identity.arms.len()),
+        (12, 5)
+    );
+    assert_eq!(summary.order[..2], ["naive-0", "agent-kv-0"]);
+    let rungs: Vec<String> = summary
+        .ratios
+        .iter()
+        .map(|r| format!("{}/{}", r.arm, r.denominator))
+        .collect();
+    let ladder = [
+        "agent-kv/naive",
+        "agent-kv-batched/agent-kv",
+        "instance-shared/agent-kv-batched",
+        "fused/instance-shared",
+        "fused/agent-kv",
+        "fused/naive",
+    ];
+    assert_eq!(rungs, ladder);
+    let last = &summary.ratios[5];
+    assert_eq!(last.label.as_deref(), Some("floor"));
+    assert_eq!(last.prefill_tokens.to_string(), "7.5"); // 3 * (4 * 100 + 6 * 20) over 100 + 3 * 3 * 12
+    assert_eq!(last.wall, Some(7.986_028)); // 8002 / 1002
+    assert_eq!(last.prefill, Some(7.986_028)); // 4001 / 501
+    assert_eq!(last.verdict.as_deref(), Some("FASTER"));
+    assert_eq!(summary.verdict.as_deref(), Some("FASTER"));
+    let naive = &summary.arms["naive"];
+    assert_eq!(naive.wall_ns, Some(8002));
+    assert_eq!(
+        (naive.kv_bytes_peak, naive.rss_bytes_peak),
+        (Some(1004), Some(77))
+    );
+    assert_eq!(naive.reuse_rate, Some(0.0));
+    assert_eq!(
+        naive.prefill_tokens_computed,
+        Some(naive.oracle_prefill_tokens)
+    );
+}
+
+#[test]
+fn answers_are_hashed_in_the_order_of_agent_and_turn() {
+    let (envelope, traces) = pair();
+    let summary = summary(&envelope, &traces).unwrap();
+    let places = || (0..3u32).flat_map(|agent| (0..4u32).map(move |turn| (agent, turn)));
+    let ids: Vec<u32> = places().flat_map(|(agent, turn)| [agent, turn]).collect();
+    let logits: Vec<String> = places()
+        .map(|(agent, turn)| format!("l{agent}{turn}"))
+        .collect();
+    let fused = &summary.arms["fused"];
+    assert_eq!(fused.output_sha256, Some(ids_sha256(&ids)));
+    assert_eq!(
+        fused.logits_sha256,
+        Some(sha256_hex(logits.concat().as_bytes()))
+    );
+}
+
+#[test]
+fn a_difference_in_ids_or_only_in_logits_withholds_every_ratio() {
+    for (change_ids, position) in [(true, Some(1)), (false, None)] {
+        let (envelope, mut traces) = pair();
+        let (ids, logits) = finish_of(&mut traces[5], "a1-t2");
+        if change_ids {
+            ids[1] += 1;
+        } else {
+            logits.push('x');
+        }
+        let summary = summary(&envelope, &traces).unwrap();
+        let at = summary.identity.first_divergence.unwrap();
+        assert!(!summary.identity.equal && summary.complete);
+        assert_eq!(
+            (at.arm.as_str(), at.rep, at.agent, at.turn),
+            ("fused", 2, 1, 2)
+        );
+        assert_eq!(at.position, position);
+        let ratio = &summary.ratios[0];
+        assert_eq!(
+            (ratio.wall, ratio.wall_low, ratio.prefill),
+            (None, None, None)
+        );
+        assert!(
+            ratio
+                .withheld
+                .as_ref()
+                .unwrap()
+                .contains("fused-2, agent 1, turn 2")
+        );
+        assert_eq!((ratio.verdict.as_ref(), summary.verdict), (None, None));
+        assert_eq!(ratio.prefill_tokens.to_string(), "1");
+    }
+}
+
+#[test]
+fn a_failed_arm_keeps_its_record_and_loses_its_ratios() {
+    let (envelope, mut traces) = pair();
+    traces[3].lines.truncate(6);
+    let message = "out of pages".to_owned();
+    let last = traces[3].lines.last_mut().unwrap();
+    last.body = Body::Error {
+        message: message.clone(),
+    };
+    let summary = summary(&envelope, &traces).unwrap();
+    let fused = &summary.arms["fused"];
+    assert!(!summary.complete && summary.ratios.is_empty() && summary.verdict.is_none());
+    assert_eq!(
+        (fused.error.as_ref(), fused.reps, fused.completed),
+        (Some(&message), 5, 4)
+    );
+    assert_eq!((fused.wall_ns, fused.prefill_tokens_computed), (None, None));
+    assert_eq!(fused.samples.len(), 4);
+    assert_eq!(summary.identity.arms, ["instance-shared"]);
+}
+
+#[test]
+fn few_pairs_get_no_interval_and_pairs_are_the_fewer_of_two() {
+    let mut envelope = envelope(&["instance-shared", "fused"], 5);
+    envelope.run.arm_reps.insert("fused".to_owned(), 2);
+    let (_, mut traces) = pair();
+    traces.retain(|trace| trace.arm != "fused" || trace.rep < 2);
+    let summary = summary(&envelope, &traces).unwrap();
+    let ratio = &summary.ratios[0];
+    assert_eq!(
+        (ratio.pairs, ratio.wall_low, ratio.wall_high),
+        (2, None, None)
+    );
+    assert_eq!(ratio.verdict.as_deref(), Some("INCONCLUSIVE"));
+    assert_eq!(ratio.wall, Some(1.9995)); // mean of 2000/1000 and 2001/1001
+}
+
+#[test]
+fn a_time_of_zero_gives_no_ratio_instead_of_infinity() {
+    let (envelope, mut traces) = pair();
+    traces[1] = fabricate(&envelope, "fused", 0, 0);
+    let summary = summary(&envelope, &traces).unwrap();
+    assert_eq!(
+        (summary.ratios[0].wall, summary.ratios[0].prefill),
+        (None, None)
+    );
+    assert!(
+        summary.ratios[0]
+            .withheld
+            .as_ref()
+            .unwrap()
+            .contains("0 ns")
+    );
+}
+
+#[test]
+fn traces_that_are_missing_doubled_foreign_or_cut_short_are_refused() {
+    type Damage = fn(&mut Vec<Fabricated>);
+    let damages: [(Damage, &str); 10] = [
+        (Vec::clear, "instance-shared-0: there is none"),
+        (|traces| drop(traces.remove(5)), "fused-2: there is none"),
+        (|traces| drop(traces.pop()), "fused-4: there is none"),
+        (|traces| traces[9].rep = 5, "`begin` says fused-4"),
+        (|traces| traces[3].lines.clear(), "first line is no `begin`"),
+        (|traces| drop(traces[3].lines.pop()), "no `end` or `error`"),
+        (
+            |traces| drop(traces[3].lines.drain(1..3)),
+            "answers 11 of 12 requests",
+        ),
+        (
+            |traces| drop(traces[3].lines.remove(1)),
+            "finishes before it was made",
+        ),
+        (
+            |traces| {
+                let finish = traces[3].lines[2].clone();
+                traces[3].lines.insert(3, finish);
+            },
+            "finishes twice",
+        ),
+        (
+            |traces| {
+                if let Body::End { carried_tokens, .. } =
+                    &mut traces[3].lines.last_mut().unwrap().body
+                {
+                    *carried_tokens += 1;
+                }
+            },
+            "counts other tokens",
+        ),
+    ];
+    for (damage, part) in damages {
+        let (envelope, mut traces) = pair();
+        damage(&mut traces);
+        let error = summary(&envelope, &traces).unwrap_err().to_string();
+        assert!(error.contains(part), "`{part}` not in: {error}");
+    }
+    let (envelope, mut traces) = pair();
+    traces.push(fabricate(&envelope, "fused", 1, 5));
+    let error = summary(&envelope, &traces).unwrap_err().to_string();
+    assert!(error.contains("fused-1: stands there twice"), "{error}");
+    traces.pop();
+    traces.push(fabricate(&envelope, "fused", 5, 5));
+    let error = summary(&envelope, &traces).unwrap_err().to_string();
+    assert!(error.contains("fused-5: was not asked for"), "{error}");
+    traces.pop();
+    traces.push(fabricate(&envelope, "naive", 0, 5));
+    let error = summary(&envelope, &traces).unwrap_err().to_string();
+    assert!(
+        error.contains("naive-0: its arm was not asked for"),
+        "{error}"
+    );
+}
+
+#[test]
+fn arms_of_unlike_models_or_settings_are_not_summarised_together() {
+    let (envelope, mut traces) = pair();
+    if let Body::Begin { settings, .. } = &mut traces[4].lines[0].body {
+        settings.threads = 3;
+    }
+    let error = summary(&envelope, &traces).unwrap_err().to_string();
+    assert!(error.contains("instance-shared-2: its settings"), "{error}");
+    if let Body::Begin { model_sha256, .. } = &mut traces[1].lines[0].body {
+        model_sha256.push('x');
+    }
+    let error = summary(&envelope, &traces).unwrap_err().to_string();
+    assert!(error.contains("fused-0: its model"), "{error}");
+}
