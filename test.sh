@@ -42,9 +42,9 @@ rm -rf "$smoke_out"
 if [ "$tier" = full ]; then
   say "long goldens"
   cargo test -p engine --test golden_full
-  say "llama.cpp loads the file we wrote"
+  say "llama.cpp loads the file we wrote and continues as we do"
   python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
-  PYTHONPATH=target/python python3 engine/tests/llama_cpp_loads.py \
+  PYTHONPATH=target/python python3 engine/tests/llama_cpp.py "$harness" \
     "$FAK_CACHE/models/smollm2-135m-q8_0/model.gguf"
 fi
 

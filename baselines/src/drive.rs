@@ -113,5 +113,6 @@ fn submit<W: Write>(
         prompt: agent.transcript.clone(),
         decode_max: workload.decode,
         ignore_eos: true,
+        ..Request::default()
     })
 }

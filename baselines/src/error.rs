@@ -15,6 +15,9 @@ pub enum Error {
     /// The envelope names kernels the engine does not have.
     #[error("run.kernels: {0}")]
     Kernels(String),
+    /// The envelope names a mode that does not exist.
+    #[error("run: {0}")]
+    Mode(String),
     /// The last turn would not fit the model.
     #[error(
         "an agent's transcript grows to {needed} positions and model {model} has {available}; lower \

@@ -2,7 +2,9 @@
 //!
 //! Not here: how the engine caches or batches (`engine`).
 
-use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Model, NullSink, Request, Sink};
+use engine::{
+    CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, NullSink, Request, Sink,
+};
 use workloads::arm::Cache;
 use workloads::envelope::ResolvedEnvelope;
 use workloads::trace::Settings;
@@ -29,7 +31,7 @@ impl Native {
     /// Loads the job's model with options of the caller's.
     fn with_options(job: &ArmJob, options: EngineOptions) -> Result<Self, Error> {
         let model = match &job.model_path {
-            Some(path) => Model::open_gguf(path)?,
+            Some(path) => Model::open(path)?,
             None => Model::synthetic(&job.envelope.model)?,
         };
         Ok(Self {
@@ -54,6 +56,7 @@ impl Native {
             prompt,
             decode_max,
             ignore_eos: true,
+            ..Request::default()
         })?;
         while self.step(&mut NullSink)? {}
         drop(self);
@@ -109,6 +112,7 @@ fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
     let arm = workloads::arm::named(&job.arm)?;
     let run = &job.envelope.run;
     Ok(EngineOptions {
+        mode: job.envelope.mode.parse::<Mode>().map_err(Error::Mode)?,
         kernels: run
             .kernels
             .parse::<KernelChoice>()

@@ -178,7 +178,9 @@ impl<'a, W: Write> Recorder<'a, W> {
                     chunks,
                 }
             }
-            Event::Token { request, id, batch } => return self.token(t_ns, request, id, batch),
+            Event::Token {
+                request, id, batch, ..
+            } => return self.token(t_ns, request, id, batch),
             Event::Finish {
                 request,
                 reason,
@@ -230,6 +232,7 @@ impl<'a, W: Write> Recorder<'a, W> {
         let reason = match reason {
             FinishReason::Length => "length",
             FinishReason::Eos => "eos",
+            FinishReason::Stop => "stop",
         };
         let bytes: Vec<u8> = logits
             .iter()

@@ -73,6 +73,7 @@ impl Arm for Scripted {
                 request,
                 id: computed as u32,
                 batch: 1,
+                logprobs: &[],
             });
         }
         let reason = FinishReason::Length;

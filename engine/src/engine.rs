@@ -11,16 +11,18 @@ use crate::kernels::{KernelChoice, Kernels};
 use crate::kv::radix::common_prefix;
 use crate::kv::{PageId, PagePool, PageTable, RowSource};
 use crate::model::{Model, Row};
-use crate::sample::greedy;
+use crate::sample::{choose, logprobs};
 use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
-use crate::tensor::PAGE_POSITIONS;
+use crate::tensor::{Mode, PAGE_POSITIONS};
 
 /// Worker threads believed; more is a typing error.
 const THREADS_MAX: usize = 1024;
 
-/// How an engine runs. Everything here leaves the answers the same.
+/// How an engine runs. Everything here but the mode leaves the answers the same.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
+    /// Numeric mode; with the model, the one thing here that changes the answers.
+    pub mode: Mode,
     /// Instruction set.
     pub kernels: KernelChoice,
     /// Worker threads, at least 1.
@@ -51,6 +53,8 @@ pub struct Counters {
 /// A model, its cache, and the requests in flight.
 pub struct Engine {
     model: Model,
+    /// Ids that end an answer.
+    eos: Vec<u32>,
     cpu: Cpu,
     pool: PagePool,
     cache: Cache,
@@ -84,14 +88,19 @@ impl Engine {
         )?;
         in_range("kv_pages", options.kv_pages, usize::MAX, "1 or more")?;
         Ok(Self {
-            cpu: Cpu::new(Kernels::choose(options.kernels)?, options.threads),
-            pool: PagePool::new(model.kv_shape(), options.kv_pages),
+            cpu: Cpu::new(
+                Kernels::choose(options.kernels)?,
+                options.threads,
+                options.mode,
+            ),
+            pool: PagePool::new(model.kv_shape(), options.mode.kv_type(), options.kv_pages),
             cache: Cache::new(options.cache),
             options: *options,
             pending: VecDeque::new(),
             active: Vec::new(),
             decode_tokens: 0,
             replayed_tokens: 0,
+            eos: model.eos_ids(),
             model,
         })
     }
@@ -203,15 +212,20 @@ impl Engine {
             }
             let active = &mut self.active[index];
             let request = active.request.id;
-            let id = greedy(logits).map_err(|index| Error::NonFinite { request, index })?;
+            let sampling = &active.request.sampling;
+            let id = choose(sampling, &active.request.prompt, &active.output, logits)
+                .map_err(|index| Error::NonFinite { request, index })?;
+            let top = sampling.logprobs;
+            let logprobs = top.map_or_else(Vec::new, |top| logprobs(logits, id, top));
             active.output.push(id);
             self.decode_tokens += 1;
             sink.event(Event::Token {
                 request,
                 id,
                 batch: batch.members.len(),
+                logprobs: &logprobs,
             });
-            if let Some(reason) = finish_reason(active, self.model.config().eos) {
+            if let Some(reason) = finish_reason(active, &self.eos) {
                 sink.event(Event::Finish {
                     request,
                     reason,
@@ -221,17 +235,35 @@ impl Engine {
             }
         }
         for index in done.into_iter().rev() {
-            let Active {
-                request,
-                output,
-                table,
-                ..
-            } = self.active.remove(index);
-            let pending = output[output.len() - 1];
-            self.cache
-                .keep(&mut self.pool, request.session, table, pending);
+            self.retire(index);
         }
         Ok(())
+    }
+
+    /// Takes a request out of the running set and leaves what it computed to the cache.
+    fn retire(&mut self, index: usize) {
+        let Active {
+            request,
+            output,
+            table,
+            ..
+        } = self.active.remove(index);
+        let pending = output.last().copied();
+        self.cache
+            .keep(&mut self.pool, request.session, table, pending);
+    }
+
+    /// Ends a request between two steps, as for a stop string or a client that left; false if it is not in flight.
+    ///
+    /// What it computed stays cached. No event tells of it: the caller knows.
+    pub fn cancel(&mut self, request: u64) -> bool {
+        let queued = self.pending.len();
+        self.pending.retain(|pending| pending.id != request);
+        let running = self
+            .active
+            .iter()
+            .position(|active| active.request.id == request);
+        running.map(|index| self.retire(index)).is_some() || self.pending.len() < queued
     }
 
     fn prefilled(&mut self, index: usize, sink: &mut dyn Sink) {
@@ -331,12 +363,17 @@ impl Engine {
 
     /// Element type of cached keys and values.
     pub fn kv_dtype(&self) -> &'static str {
-        "f32"
+        self.options.mode.kv_type().name()
     }
 
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Gives the model back, to be run by another engine.
+    pub fn into_model(self) -> Model {
+        self.model
     }
 
     /// Overwrites one cached value of an idle session's page, so that a test can show the cache is read.
@@ -351,10 +388,13 @@ impl Engine {
     }
 }
 
-fn finish_reason(active: &Active, eos: Option<u32>) -> Option<FinishReason> {
-    let last = active.output.last().copied();
-    if last == eos && !active.request.ignore_eos {
+fn finish_reason(active: &Active, eos: &[u32]) -> Option<FinishReason> {
+    let (request, last) = (&active.request, active.output.last()?);
+    if eos.contains(last) && !request.ignore_eos {
         return Some(FinishReason::Eos);
     }
-    (active.output.len() == active.request.decode_max).then_some(FinishReason::Length)
+    if request.sampling.stop_ids.contains(last) {
+        return Some(FinishReason::Stop);
+    }
+    (active.output.len() == request.decode_max).then_some(FinishReason::Length)
 }

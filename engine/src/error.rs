@@ -27,7 +27,9 @@ pub enum Error {
         what: String,
     },
     /// A tensor has an element type this engine does not compute.
-    #[error("tensor `{tensor}` has type {dtype}; supported: F32, Q8_0, Q4_1")]
+    #[error(
+        "tensor `{tensor}` has type {dtype}; supported: F32, F16, BF16, Q8_0, Q5_1, Q5_0, Q4_1, Q4_0"
+    )]
     UnsupportedType {
         /// Tensor name.
         tensor: String,
@@ -59,10 +61,10 @@ pub enum Error {
         found: Vec<usize>,
     },
     /// The model holds a tensor this architecture does not use here, so it computes something else.
-    #[error("tensor `{0}` is not part of the llama architecture as supported here")]
+    #[error("tensor `{0}` is not part of the architecture as supported here")]
     UnexpectedTensor(String),
     /// The architecture is not one this engine knows.
-    #[error("architecture `{0}` is not supported; supported: llama")]
+    #[error("architecture `{0}` is not supported; supported: llama, mistral, qwen2, qwen3")]
     UnsupportedArchitecture(String),
     /// The tokenizer cannot be built exactly as the file describes it.
     #[error("tokenizer: {0}")]
@@ -133,6 +135,41 @@ pub enum Error {
         /// Index in the vocabulary.
         index: usize,
     },
+    /// A sampling parameter is outside its range.
+    #[error("{parameter} is {value}; it must be {range}")]
+    BadParameter {
+        /// Its name.
+        parameter: &'static str,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        range: String,
+    },
+    /// A chat template is broken, or uses what this engine does not support.
+    #[error("chat template, line {line}: {what}")]
+    Template {
+        /// Line of the template's source, from 1; 0 where it cannot be told.
+        line: usize,
+        /// What was found.
+        what: String,
+    },
+    /// A chat template refused the conversation by `raise_exception`.
+    #[error("the chat template refuses this conversation: {0}")]
+    TemplateRaised(String),
+    /// A chat template exceeds a limit on time, memory or nesting.
+    #[error("the chat template is not rendered: {0}")]
+    TemplateLimit(String),
+    /// A file that should be JSON is not, or not the JSON its format says.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said, with line and column.
+        source: serde_json::Error,
+    },
+    /// The numbers of a model do not fit together.
+    #[error("the model's configuration contradicts itself: {0}")]
+    Inconsistent(String),
 }
 
 /// Result with the engine's error.

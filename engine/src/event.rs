@@ -48,6 +48,8 @@ pub enum Event<'a> {
         id: u32,
         /// Requests in the step that sampled it.
         batch: usize,
+        /// The chosen token, then the likeliest ones; empty unless asked for.
+        logprobs: &'a [Logprob],
     },
     /// The request is done.
     Finish {
@@ -76,6 +78,17 @@ pub enum FinishReason {
     Length,
     /// The model ended the text.
     Eos,
+    /// It sampled one of its stop ids.
+    Stop,
+}
+
+/// A token's log-probability: log-softmax of the raw logits, before any sampling parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Logprob {
+    /// Token id.
+    pub id: u32,
+    /// Natural logarithm of its probability.
+    pub logprob: f64,
 }
 
 /// What a step ran: prompts or one token per request, never both.

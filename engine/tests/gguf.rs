@@ -1,10 +1,18 @@
 //! GGUF files from hostile hands: whatever is wrong is a typed error that says where, never a panic.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
+mod common;
+
 use std::path::Path;
 
+use common::overwrite;
+use engine::backend::RopeScaling;
+use engine::weights::TensorSource;
+use engine::weights::file::ModelFile;
 use engine::weights::gguf::Gguf;
-use engine::weights::gguf::write::{OutTensor, text_entry, u32_entry, write};
+use engine::weights::gguf::write::{
+    OutTensor, f32_entry, text_entry, texts_entry, u32_entry, write,
+};
 use engine::{Error, Model};
 
 fn f32_tensor(name: &str, shape: &[usize]) -> OutTensor {
@@ -18,25 +26,6 @@ fn f32_tensor(name: &str, shape: &[usize]) -> OutTensor {
         type_number: 0,
         bytes,
     }
-}
-
-fn text_array(key: &str, values: &[&str]) -> Vec<u8> {
-    let mut entry = text_entry(key, "");
-    entry.truncate(8 + key.len());
-    entry.extend_from_slice(&9_u32.to_le_bytes());
-    entry.extend_from_slice(&8_u32.to_le_bytes());
-    entry.extend_from_slice(&(values.len() as u64).to_le_bytes());
-    for value in values {
-        entry.extend_from_slice(&(value.len() as u64).to_le_bytes());
-        entry.extend_from_slice(value.as_bytes());
-    }
-    entry
-}
-
-fn f32_entry(key: &str, value: f32) -> Vec<u8> {
-    let mut entry = u32_entry(key, value.to_bits());
-    entry[8 + key.len()] = 6;
-    entry
 }
 
 /// A whole one-layer Llama of width 32; optional keys are left out on purpose.
@@ -55,8 +44,8 @@ fn tiny(entries: &mut Vec<Vec<u8>>, tensors: &mut Vec<OutTensor>) {
     entries.push(f32_entry("llama.attention.layer_norm_rms_epsilon", 1e-5));
     entries.push(text_entry("tokenizer.ggml.model", "gpt2"));
     entries.push(text_entry("tokenizer.ggml.pre", "smollm"));
-    entries.push(text_array("tokenizer.ggml.tokens", &["a", "b", "ab", "c"]));
-    entries.push(text_array("tokenizer.ggml.merges", &["a b"]));
+    entries.push(texts_entry("tokenizer.ggml.tokens", &["a", "b", "ab", "c"]));
+    entries.push(texts_entry("tokenizer.ggml.merges", &["a b"]));
     tensors.push(f32_tensor("token_embd.weight", &[32, 4]));
     tensors.push(f32_tensor("output_norm.weight", &[32]));
     for (name, shape) in [
@@ -84,7 +73,7 @@ fn built(change: impl Fn(&mut Vec<Vec<u8>>, &mut Vec<OutTensor>)) -> Vec<u8> {
 
 fn open(directory: &Path, bytes: &[u8]) -> Result<Model, Error> {
     let path = directory.join("model.gguf");
-    std::fs::write(&path, bytes).unwrap();
+    overwrite(&path, bytes);
     Model::open_gguf(&path)
 }
 
@@ -93,7 +82,7 @@ fn replace(entries: &mut [Vec<u8>], new: Vec<u8>) {
     let key_len = 8 + u64::from_le_bytes(new[..8].try_into().unwrap()) as usize;
     let entry = entries
         .iter_mut()
-        .find(|entry| entry[..key_len] == new[..key_len])
+        .find(|entry| entry.starts_with(&new[..key_len]))
         .unwrap();
     *entry = new;
 }
@@ -103,7 +92,9 @@ fn absent_optional_keys_take_the_formats_defaults() {
     let directory = tempfile::tempdir().unwrap();
     let model = open(directory.path(), &built(|_, _| {})).unwrap();
     let config = model.config();
-    assert!((config.rope_base - 10_000.0).abs() < f32::EPSILON);
+    assert!((config.rope_base - 10_000.0).abs() < f64::EPSILON);
+    assert_eq!(config.rope_scaling, RopeScaling::None);
+    assert_eq!((config.tied, config.window), (true, None));
     assert_eq!((config.heads.kv, config.heads.head_dim), (4, 8));
     let tokenizer = model.tokenizer().unwrap();
     assert_eq!(tokenizer.bos(), None);
@@ -170,7 +161,7 @@ const TENSOR_LIES: [(Change, &str); 9] = [
 ];
 
 /// The same for metadata.
-const KEY_LIES: [(Change, &str); 7] = [
+const KEY_LIES: [(Change, &str); 20] = [
     (
         |e, _| e.push(u32_entry("llama.block_count", 1)),
         "`llama.block_count` occurs twice",
@@ -178,6 +169,54 @@ const KEY_LIES: [(Change, &str); 7] = [
     (
         |e, _| replace(e, u32_entry("llama.block_count", 0)),
         "must be 1 to",
+    ),
+    (
+        |e, _| replace(e, u32_entry("llama.block_count", 1_000_000_000)),
+        "`llama.block_count`: is 1000000000",
+    ),
+    (
+        |e, _| replace(e, u32_entry("llama.block_count", 1024)),
+        "tensor `blk.1.attn_norm.weight` is missing",
+    ),
+    (
+        |e, _| replace(e, u32_entry("llama.embedding_length", 1 << 24)),
+        "the architecture needs [16777216, 4]",
+    ),
+    (
+        |e, _| replace(e, u32_entry("llama.attention.head_count", 0)),
+        "`llama.attention.head_count`: is 0",
+    ),
+    (
+        |e, _| e.push(u32_entry("llama.attention.head_count_kv", 3)),
+        "4 query heads are no multiple of 3",
+    ),
+    (
+        |e, _| e.push(u32_entry("llama.attention.key_length", 7)),
+        "heads of 7 dimensions",
+    ),
+    (
+        |e, _| e.push(u32_entry("llama.attention.sliding_window", 16)),
+        "`llama.attention.sliding_window`: is 16",
+    ),
+    (
+        |e, _| e.push(u32_entry("llama.rope.dimension_count", 4)),
+        "`llama.rope.dimension_count`: is 4",
+    ),
+    (
+        |e, _| e.push(u32_entry("llama.expert_count", 8)),
+        "`llama.expert_count`: is 8",
+    ),
+    (
+        |e, _| e.push(f32_entry("llama.logit_scale", 0.5)),
+        "`llama.logit_scale`: nothing here reads it",
+    ),
+    (
+        |e, _| e.push(u32_entry("split.count", 2)),
+        "split over 2 files",
+    ),
+    (
+        |e, _| e.push(f32_entry("llama.rope.freq_base", f32::NAN)),
+        "a rotary base of NaN",
     ),
     (
         |e, _| replace(e, text_entry("general.architecture", "gpt9")),
@@ -188,7 +227,7 @@ const KEY_LIES: [(Change, &str); 7] = [
         "pre-tokenizer `x`",
     ),
     (
-        |e, _| replace(e, text_array("tokenizer.ggml.merges", &["b a"])),
+        |e, _| replace(e, texts_entry("tokenizer.ggml.merges", &["b a"])),
         "`ba` is not in",
     ),
     (
@@ -196,8 +235,12 @@ const KEY_LIES: [(Change, &str); 7] = [
         "power of two",
     ),
     (
+        |e, _| e.push(text_entry("llama.rope.scaling.type", "longrope")),
+        "`longrope` is not supported",
+    ),
+    (
         |e, _| e.push(text_entry("llama.rope.scaling.type", "yarn")),
-        "`yarn` is not supported",
+        "`llama.rope.scaling.factor` is missing",
     ),
 ];
 
@@ -214,6 +257,66 @@ fn lies_about_shape_type_and_keys_are_refused_by_name() {
             "{error} should mention {expected}"
         );
     }
+}
+
+/// A key of a one-byte array again and again: six megabytes that would take two hundred once decoded.
+fn many_small_values() -> Vec<u8> {
+    let (keys, len) = (6_u64, 1 << 20);
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend_from_slice(&0_u64.to_le_bytes());
+    bytes.extend_from_slice(&keys.to_le_bytes());
+    for key in 0..keys {
+        bytes.extend_from_slice(&1_u64.to_le_bytes());
+        bytes.push(b'a' + key as u8);
+        bytes.extend_from_slice(&9_u32.to_le_bytes());
+        bytes.extend_from_slice(&0_u32.to_le_bytes());
+        bytes.extend_from_slice(&(len as u64).to_le_bytes());
+        bytes.resize(bytes.len() + len, 0);
+    }
+    bytes
+}
+
+#[test]
+fn a_file_that_shrinks_while_open_is_an_error_and_not_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    std::fs::write(&path, built(|_, _| {})).unwrap();
+    let gguf = Gguf::open(&path).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(2048).unwrap();
+    for error in [
+        gguf.tensor("blk.0.ffn_down.weight").err().unwrap(),
+        gguf.sha256().unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(error.contains("it shrank while read"), "{error}");
+    }
+}
+
+#[test]
+fn a_long_context_sizes_nothing_at_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = |e: &mut Vec<Vec<u8>>, _: &mut Vec<OutTensor>| {
+        replace(e, u32_entry("llama.context_length", 1 << 24));
+    };
+    let start = std::time::Instant::now();
+    let model = open(directory.path(), &built(context)).unwrap();
+    assert_eq!(model.context_length(), 1 << 24);
+    // A table of that many positions would take minutes.
+    assert!(start.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn nothing_is_allocated_for_bytes_the_file_never_had() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("short");
+    std::fs::write(&path, [1, 2, 3]).unwrap();
+    let file = ModelFile::open(&path).unwrap();
+    assert_eq!(file.read_at(1, 2).unwrap(), [2, 3]);
+    for (offset, len) in [(0, usize::MAX), (u64::MAX, 1), (3, 1)] {
+        assert!(file.read_at(offset, len).is_err(), "{len} from {offset}");
+    }
+    assert!(ModelFile::open(directory.path()).is_err());
 }
 
 #[test]
@@ -239,6 +342,10 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
         (header(0, u64::MAX), "key count"),
         (long_key, "is believed"),
         (nested, "nest deeper"),
+        (
+            many_small_values(),
+            "more memory than the file's size allows",
+        ),
         (b"GGUF\x09\0\0\0".to_vec(), "version 9"),
         (b"GGML".to_vec(), "does not begin"),
         (Vec::new(), ""),
@@ -266,17 +373,15 @@ fn a_quantised_copy_keeps_metadata_and_rounds_as_ggml_does() {
         built(|entries, _| entries.push(u32_entry("general.file_type", 0))),
     )
     .unwrap();
-    let report = engine::quantize_gguf(&input, &output).unwrap();
+    let report = engine::quantize_gguf(&input, &output, engine::DType::Q8_0).unwrap();
     assert_eq!((report.converted, report.copied), (8, 3));
     let (before, after) = (Gguf::open(&input).unwrap(), Gguf::open(&output).unwrap());
     assert_eq!(before.keys(), after.keys());
     assert_eq!(after.usize("general.file_type").unwrap(), 7);
-    assert_eq!(
-        after.tensor("blk.0.attn_norm.weight").unwrap().2,
-        before.tensor("blk.0.attn_norm.weight").unwrap().2
-    );
+    let norm = |gguf: &Gguf| gguf.tensor("blk.0.attn_norm.weight").unwrap().bytes;
+    assert_eq!(norm(&after), norm(&before));
     Model::open_gguf(&output).unwrap();
-    let again = engine::quantize_gguf(&input, &output)
+    let again = engine::quantize_gguf(&input, &output, engine::DType::Q8_0)
         .unwrap_err()
         .to_string();
     assert!(again.contains("exists"), "{again}");

@@ -68,6 +68,7 @@ fn long700_greedy_ids_agree_on_avx2() {
             prompt,
             decode_max: 48,
             ignore_eos: true,
+            ..Request::default()
         })
         .unwrap();
     while engine.step(&mut record).unwrap() {}

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Record, bits, options};
-use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Model, Request};
+use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, Request};
 
 const PROMPT_LEN: usize = 150;
 const DECODE: usize = 5;
@@ -22,6 +22,7 @@ fn request(id: u64, prompt: Vec<u32>, decode_max: usize) -> Request {
         prompt,
         decode_max,
         ignore_eos: true,
+        ..Request::default()
     }
 }
 
@@ -68,7 +69,12 @@ fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
         Ok(_) => kernels.push(KernelChoice::Avx2),
         Err(_) => common::skip("this CPU has no AVX2; scalar only"),
     }
-    for model in Model::synthetic_names() {
+    let models = Model::synthetic_names().iter();
+    for (model, mode) in models.flat_map(|model| [(model, Mode::Exact), (model, Mode::Fast)]) {
+        let options = |kernels, threads| EngineOptions {
+            mode,
+            ..options(kernels, threads)
+        };
         let cold = EngineOptions {
             chunk_tokens: 1,
             ..options(KernelChoice::Scalar, 1)
@@ -138,6 +144,7 @@ fn rows_written_by_decoding_equal_rows_written_by_prefill() {
         prompt: continued.clone(),
         decode_max: DECODE,
         ignore_eos: true,
+        ..Request::default()
     })
     .unwrap();
     run(&mut warm, &mut record);
@@ -177,6 +184,7 @@ fn an_edited_history_keeps_only_what_is_still_true() {
         prompt: edited.clone(),
         decode_max: DECODE,
         ignore_eos: true,
+        ..Request::default()
     };
     warm.submit(again(1)).unwrap();
     run(&mut warm, &mut record);

@@ -73,6 +73,13 @@ pub enum Command {
         #[command(subcommand)]
         subject: Subject,
     },
+    /// Ask the same on many paths and compare the bits of the answers
+    #[command(after_help = "Examples:
+  harness invariance
+  harness invariance --model smollm2-135m --mode exact
+
+Exit codes: 0 every path gave the same bits, 1 one did not")]
+    Invariance(InvarianceArguments),
     /// Facts of this machine
     Machine(Json),
     /// Get, check and use models
@@ -107,7 +114,7 @@ pub struct RunArguments {
     /// Repetitions of every arm; a verdict needs 5
     #[arg(long, value_name = "N")]
     pub reps: Option<usize>,
-    /// A name out of `harness model list`, or a GGUF file
+    /// A name out of `harness model list`, a GGUF file or a Hugging Face directory
     #[arg(long, value_name = "REF")]
     pub model: Option<String>,
     /// Engine threads; every core when left out
@@ -117,7 +124,7 @@ pub struct RunArguments {
     #[arg(long, value_parser = ["auto", "scalar", "avx2"])]
     pub kernels: Option<String>,
     /// Numeric mode
-    #[arg(long, value_parser = ["exact"])]
+    #[arg(long, value_parser = ["exact", "fast"])]
     pub mode: Option<String>,
     /// Where the evidence goes; must not exist or be empty
     #[arg(long, value_name = "DIR")]
@@ -180,6 +187,26 @@ pub struct SessionArguments {
     pub json: bool,
 }
 
+/// Arguments of `invariance`.
+#[derive(Debug, Args)]
+pub struct InvarianceArguments {
+    /// A name, a GGUF file or a Hugging Face directory
+    #[arg(long, value_name = "REF", default_value = "synthetic-tiny")]
+    pub model: String,
+    /// The full product on a real model too, not only every pair
+    #[arg(long, conflicts_with = "pairs")]
+    pub full: bool,
+    /// Only every pair on a synthetic model too
+    #[arg(long)]
+    pub pairs: bool,
+    /// Only this numeric mode, not both
+    #[arg(long, value_parser = ["exact", "fast"])]
+    pub mode: Option<String>,
+    /// One JSON document instead of the tables
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What to do with models.
 #[derive(Debug, Subcommand)]
 pub enum ModelAction {
@@ -193,7 +220,7 @@ pub enum ModelAction {
     },
     /// What a model is: digest, vocabulary, context
     Inspect {
-        /// A name or a GGUF file
+        /// A name, a GGUF file or a Hugging Face directory
         reference: String,
         /// One JSON document instead of text
         #[arg(long)]
@@ -205,7 +232,7 @@ pub enum ModelAction {
         /// A model that is here
         name: String,
         /// The type
-        #[arg(long, value_parser = ["q8_0"])]
+        #[arg(long, value_parser = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "f16", "bf16", "f32"])]
         to: String,
     },
     /// Hash a cached model again
@@ -217,9 +244,12 @@ pub enum ModelAction {
     #[command(after_help = "Example:
   echo '[1, 2, 3]' | harness model logits synthetic-tiny --ids /dev/stdin --out last.f32")]
     Logits(LogitsArguments),
-    /// Greedy continuation of a prompt
-    #[command(after_help = "Example:
-  harness model generate smollm2-135m-q8_0 --prompt 'The capital of France is' -n 16")]
+    /// Continuation of a prompt: the likeliest tokens, or sampled ones
+    #[command(after_help = "Examples:
+  harness model generate smollm2-135m-q8_0 --prompt 'The capital of France is' -n 16
+  harness model generate smollm2-135m --chat --prompt 'Name three rivers.'
+  harness model generate smollm2-135m --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7
+  harness model generate smollm2-135m --prompt '1, 2, 3,' --stop ' 8' --logprobs 3 --json")]
     Generate(GenerateArguments),
 }
 
@@ -227,7 +257,7 @@ pub enum ModelAction {
 #[derive(Clone, Debug, Args)]
 pub struct EngineArguments {
     /// Numeric mode
-    #[arg(long, default_value = "exact", value_parser = ["exact"])]
+    #[arg(long, default_value = "exact", value_parser = ["exact", "fast"])]
     pub mode: String,
     /// Kernel set
     #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2"])]
@@ -240,7 +270,7 @@ pub struct EngineArguments {
 /// Arguments of `model logits`.
 #[derive(Debug, Args)]
 pub struct LogitsArguments {
-    /// A name or a GGUF file
+    /// A name, a GGUF file or a Hugging Face directory
     pub reference: String,
     /// A JSON array of token ids
     #[arg(long, value_name = "FILE.json")]
@@ -259,7 +289,7 @@ pub struct LogitsArguments {
 /// Arguments of `model generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArguments {
-    /// A name or a GGUF file
+    /// A name, a GGUF file or a Hugging Face directory
     pub reference: String,
     /// Text to continue
     #[arg(long, required_unless_present = "ids", conflicts_with = "ids")]
@@ -273,10 +303,75 @@ pub struct GenerateArguments {
     /// Go on after the model ends the text
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Put the prompt as a user's message through the model's chat template
+    #[arg(long, requires = "prompt")]
+    pub chat: bool,
+    /// How tokens are chosen.
+    #[command(flatten)]
+    pub sampling: SamplingArguments,
     /// How the engine is set up.
     #[command(flatten)]
     pub engine: EngineArguments,
     /// One JSON document (ids, text, finish) instead of the text
     #[arg(long)]
     pub json: bool,
+}
+
+/// How tokens are chosen; left out, the likeliest each time.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArguments {
+    /// Divides the logits; 0 takes the likeliest token
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f32,
+    /// Only the K likeliest
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Only the likeliest that hold this much probability
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Only tokens with this share of the greatest probability
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub min_p: f32,
+    /// Divides positive logits of tokens seen, multiplies others; 1 is none
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub repetition_penalty: f32,
+    /// Subtracted from logits of tokens generated
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub presence_penalty: f32,
+    /// Subtracted for every time a token was generated
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub frequency_penalty: f32,
+    /// Added to the logit of one id, -inf forbids it; may be repeated
+    #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Text that ends the answer and is no part of it; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// Id that ends the answer; may be repeated
+    #[arg(long, value_name = "ID")]
+    pub stop_id: Vec<u32>,
+    /// The same seed gives the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Log-probabilities of each token and of the N likeliest
+    #[arg(long, value_name = "N", requires = "json")]
+    pub logprobs: Option<usize>,
+}
+
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let parsed = text
+        .split_once('=')
+        .and_then(|(id, value)| Some((id.parse().ok()?, value.parse().ok()?)));
+    parsed.ok_or_else(|| "give ID=VALUE, such as 42=-1.5 or 42=-inf".to_owned())
 }

@@ -82,7 +82,9 @@ impl Error {
     /// 2 usage, 4 evidence broken, 5 target unreachable or nothing measured.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Envelope { .. } => 2,
+            Self::Usage(_)
+            | Self::Envelope { .. }
+            | Self::Engine(engine::Error::BadParameter { .. }) => 2,
             Self::WrongDigest { .. } | Self::Broken(_) => 4,
             Self::Io { .. }
             | Self::Output(_)

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod describe;
 pub mod error;
 pub mod files;
+pub mod invariance;
 pub mod list;
 pub mod machine;
 pub mod models;
@@ -51,6 +52,9 @@ pub fn execute(
         Command::Describe {
             subject: Subject::Session(shape),
         } => describe::session(shape, out),
+        Command::Invariance(arguments) => {
+            invariance::invariance(arguments, world, clock, out)
+        }
         Command::Machine(format) => machine::print(format.json, world.cores, out),
         Command::Model { action } => model(action, world, out),
         Command::Arm => run::arm::arm(input, clock, out),

@@ -2,10 +2,12 @@
 //!
 //! Cutting outputs and never sums is what makes the thread count invisible in the bits. Not here: instruction sets.
 
+use std::ops::Range;
+
 use crate::kernels::Kernels;
 use crate::pool::{Pool, Tile, TileSize};
 use crate::tensor::packed::PANEL_ROWS;
-use crate::tensor::{PAGE_POSITIONS, PackedMatrix, PageView, Partials};
+use crate::tensor::{Activations, Mode, PAGE_POSITIONS, PackedMatrix, PageView, Partials, Span};
 
 /// Panels per tile of a matrix product: two, which is what the kernels run side by side.
 const TILE_PANELS: usize = 2;
@@ -14,55 +16,14 @@ const TILE_ATTEND_ROWS: usize = 8;
 /// Multiply-adds below which waking threads costs more than it saves; some 25 us of one core.
 const SERIAL_WORK_MAX: usize = 1 << 17;
 
-/// Cosines and sines of rotary position embedding, `[positions][head_dim / 2]`.
-///
-/// Angle of pair i at position p: p * base^(-2i / head_dim) (Su et al. 2021), in f64 through the `libm` crate, rounded once.
-pub struct RopeTable {
-    half: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
-}
-
-impl RopeTable {
-    /// A table for `positions` positions.
-    pub fn new(base: f32, head_dim: usize, positions: usize) -> Self {
-        let half = head_dim / 2;
-        let frequency = |i: usize| libm::pow(f64::from(base), -2.0 * i as f64 / head_dim as f64);
-        let frequencies: Vec<f64> = (0..half).map(frequency).collect();
-        let angles = |p: usize| frequencies.iter().map(move |f| p as f64 * f);
-        Self {
-            half,
-            cos: (0..positions)
-                .flat_map(angles)
-                .map(|a| libm::cos(a) as f32)
-                .collect(),
-            sin: (0..positions)
-                .flat_map(angles)
-                .map(|a| libm::sin(a) as f32)
-                .collect(),
-        }
-    }
-
-    /// Rotates each head of `row` for `position`, pairs of neighbours, as GGUF's Llama tensors are laid out.
-    pub fn rotate(&self, row: &mut [f32], position: usize) {
-        let range = position * self.half..(position + 1) * self.half;
-        let (cos, sin) = (&self.cos[range.clone()], &self.sin[range]);
-        for head in row.chunks_exact_mut(2 * self.half) {
-            for ((pair, &cos), &sin) in head.chunks_exact_mut(2).zip(cos).zip(sin) {
-                let (x, y) = (pair[0], pair[1]);
-                pair[0] = x.mul_add(cos, -(y * sin));
-                pair[1] = x.mul_add(sin, y * cos);
-            }
-        }
-    }
-}
-
 /// A row of queries: which sequence's pages it sees and up to where.
 #[derive(Clone, Copy, Debug)]
 pub struct AttendRow {
     /// Index into the page lists.
     pub sequence: usize,
-    /// Its position; it sees 0..=position.
+    /// First position it sees.
+    pub first: usize,
+    /// Its own position, the last it sees.
     pub position: usize,
 }
 
@@ -70,15 +31,22 @@ pub struct AttendRow {
 pub struct Cpu {
     kernels: Kernels,
     pool: Pool,
+    mode: Mode,
 }
 
 impl Cpu {
     /// A backend of `threads` threads.
-    pub fn new(kernels: Kernels, threads: usize) -> Self {
+    pub fn new(kernels: Kernels, threads: usize, mode: Mode) -> Self {
         Self {
             kernels,
             pool: Pool::new(threads),
+            mode,
         }
+    }
+
+    /// Numeric mode of the matrix products.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// Name of the kernel set.
@@ -108,8 +76,28 @@ impl Cpu {
         }
     }
 
-    /// `out[n][rows] = x[n][cols] * w`.
+    /// `out[n][rows] = x[n][cols] * w`. In `fast` mode the inputs of a quantised matrix are rounded first.
     pub fn matmul(&self, w: &PackedMatrix, x: &[f32], out: &mut [f32]) {
+        if self.mode == Mode::Fast && w.dtype().is_quantized() {
+            let mut rounded = Activations::zeroed(x.len() / w.cols(), w.cols());
+            (self.kernels.quantize)(x, &mut rounded);
+            self.product(w, out, |panels, sums| {
+                (self.kernels.matmul_fast)(w, panels, &rounded, sums);
+            });
+        } else {
+            self.product(w, out, |panels, sums| {
+                (self.kernels.matmul)(w, panels, x, sums);
+            });
+        }
+    }
+
+    /// Runs `multiply` on tiles of panels; it fills `[n][16 * panels]`.
+    fn product(
+        &self,
+        w: &PackedMatrix,
+        out: &mut [f32],
+        multiply: impl Fn(Range<usize>, &mut [f32]) + Sync,
+    ) {
         let n = out.len() / w.rows();
         let small = n * w.rows() * w.cols() <= SERIAL_WORK_MAX;
         let tile_panels = if small { w.panels() } else { TILE_PANELS };
@@ -122,7 +110,7 @@ impl Cpu {
             let panels = first..first + tile.cols.div_ceil(PANEL_ROWS);
             let width = panels.len() * PANEL_ROWS;
             let mut sums = vec![0.0; tile.rows * width];
-            (self.kernels.matmul)(w, panels, x, &mut sums);
+            multiply(panels, &mut sums);
             for (row, sums) in sums.chunks_exact(width).enumerate() {
                 let cols = tile.cols;
                 tile.row(row).copy_from_slice(&sums[..cols]);
@@ -185,24 +173,24 @@ impl Cpu {
         }
         let last = rows.iter().map(|row| row.position).max().unwrap_or(0);
         let scale = 1.0 / (dim as f32).sqrt();
+        let first = rows.iter().map(|row| row.first).min().unwrap_or(0);
         let (mut sum, mut partial) = (Partials::default(), Partials::default());
-        for (i, page) in pages.iter().enumerate().take(last / PAGE_POSITIONS + 1) {
+        sum.reset(rows.len() * group, dim);
+        let walked = first / PAGE_POSITIONS..last / PAGE_POSITIONS + 1;
+        for (i, page) in walked.clone().zip(&pages[walked]) {
             let page_start = i * PAGE_POSITIONS;
-            let seen = |row: &AttendRow| {
-                (row.position + 1)
-                    .saturating_sub(page_start)
-                    .min(PAGE_POSITIONS)
+            let slot = |position: usize| position.saturating_sub(page_start).min(PAGE_POSITIONS);
+            let span = |row: &AttendRow| Span {
+                first: slot(row.first),
+                end: slot(row.position + 1),
             };
-            let visible: Vec<usize> = rows
+            let seen: Vec<Span> = rows
                 .iter()
-                .flat_map(|row| std::iter::repeat_n(seen(row), group))
+                .flat_map(|row| std::iter::repeat_n(span(row), group))
                 .collect();
-            debug_assert!(visible.iter().all(|visible| *visible <= page.len));
-            let into = if i == 0 { &mut sum } else { &mut partial };
-            (self.kernels.attend)(page.head(head, dim), &gathered, &visible, scale, into);
-            if i > 0 {
-                (self.kernels.merge)(&mut sum, &partial);
-            }
+            debug_assert!(seen.iter().all(|seen| seen.end <= page.len));
+            (self.kernels.attend)(page.head(head, dim), &gathered, &seen, scale, &mut partial);
+            (self.kernels.merge)(&mut sum, &partial);
         }
         for row in 0..rows.len() {
             let out = tile.row(start + row);

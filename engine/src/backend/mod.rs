@@ -3,5 +3,7 @@
 //! Sees pages as borrowed views and weights as packed matrices. Not here: who owns either, what a layer is.
 
 mod cpu;
+mod rope;
 
-pub use cpu::{AttendRow, Cpu, Heads, RopeTable};
+pub use cpu::{AttendRow, Cpu, Heads};
+pub use rope::{Rope, RopeScaling, RopeTable};

@@ -2,13 +2,14 @@
 //!
 //! `scalar` defines the answer; every other folder has the same file names and gives the same bits or does not ship.
 //! Orders that the numeric contract fixes (audit them here): one accumulator per output with columns ascending
-//! (`matmul`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
+//! (`matmul`); exact integer
+//! dots and one fma per block, blocks ascending (`matmul_fast`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
 //! pages merged one by one (`attend`); squares striped by index mod 8 (`norm`). Not here: threads, buffers' owners.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::tensor::{PackedMatrix, PageView, Partials};
+use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
@@ -19,8 +20,12 @@ pub const STRIPES: usize = 8;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`.
 pub type Matmul = fn(&PackedMatrix, Range<usize>, x: &[f32], out: &mut [f32]);
-/// Attention of `queries[m][head_dim]` over the first `visible[m]` positions of one head's page.
-pub type Attend = fn(PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, &mut Partials);
+/// Rounds whole rows of inputs for [`MatmulFast`].
+pub type Quantize = fn(x: &[f32], &mut Activations);
+/// The product of [`Matmul`] in `fast` mode, for quantised matrices.
+pub type MatmulFast = fn(&PackedMatrix, Range<usize>, x: &Activations, out: &mut [f32]);
+/// Attention of `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
+pub type Attend = fn(PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, &mut Partials);
 /// Adds the partial of a later page to what earlier pages gave.
 pub type Merge = fn(into: &mut Partials, page: &Partials);
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
@@ -35,6 +40,10 @@ pub struct Kernels {
     pub name: &'static str,
     /// See [`Matmul`].
     pub matmul: Matmul,
+    /// See [`Quantize`].
+    pub quantize: Quantize,
+    /// See [`MatmulFast`].
+    pub matmul_fast: MatmulFast,
     /// See [`Attend`].
     pub attend: Attend,
     /// See [`Merge`].
@@ -53,7 +62,7 @@ pub enum KernelChoice {
     Auto,
     /// The reference.
     Scalar,
-    /// AVX2 with FMA.
+    /// AVX2 with FMA and F16C.
     Avx2,
 }
 
@@ -62,7 +71,9 @@ impl Kernels {
     pub fn choose(choice: KernelChoice) -> Result<Self> {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
             match choice {
                 KernelChoice::Auto | KernelChoice::Avx2 if avx2 => return Ok(avx2::table()),
                 KernelChoice::Avx2 => return Err(Error::KernelsUnavailable(choice.to_string())),

@@ -2,10 +2,12 @@
 //!
 //! Not here: what keys and values are (`model`), who may run when (`schedule`).
 
+mod page;
 pub mod pool;
 pub mod radix;
 pub mod table;
 
-pub use pool::{KvShape, PageId, PagePool, RowCounts, RowSource};
+pub use page::KvShape;
+pub use pool::{PageId, PagePool, RowCounts, RowSource};
 pub use radix::RadixTree;
 pub use table::PageTable;

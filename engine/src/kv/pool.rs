@@ -3,34 +3,9 @@
 //! A page is written by one table and only at its end; rows below its length never change, so others may read or copy
 //! them at any time. Not here: which tokens a page holds (`table`, `radix`).
 
+use super::page::{Elements, KvShape};
 use crate::error::{Error, Result};
-use crate::tensor::{Buffer, PAGE_POSITIONS, PageView};
-
-/// Sizes that fix a page's layout: `[layers][K: kv_heads x head_dim x 64, V: kv_heads x 64 x head_dim]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvShape {
-    /// Layers of the model.
-    pub layers: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Dimensions per head.
-    pub head_dim: usize,
-}
-
-impl KvShape {
-    fn half_layer(self) -> usize {
-        self.kv_heads * self.head_dim * PAGE_POSITIONS
-    }
-
-    fn page_elements(self) -> usize {
-        2 * self.layers * self.half_layer()
-    }
-
-    /// Bytes of one page.
-    pub fn page_bytes(self) -> u64 {
-        (self.page_elements() * size_of::<f32>()) as u64
-    }
-}
+use crate::tensor::{KvType, PageView};
 
 /// A page of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +34,7 @@ pub struct RowCounts {
 }
 
 struct Page {
-    data: Buffer<f32>,
+    data: Elements,
     len: usize,
     references: usize,
 }
@@ -67,6 +42,7 @@ struct Page {
 /// All pages of an engine.
 pub struct PagePool {
     shape: KvShape,
+    element: KvType,
     capacity: usize,
     pages: Vec<Page>,
     free: Vec<PageId>,
@@ -75,11 +51,12 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    /// A pool of at most `capacity` pages, allocated as they are first needed.
-    pub fn new(shape: KvShape, capacity: usize) -> Self {
+    /// A pool of at most `capacity` pages of `element`s, allocated as they are first needed.
+    pub fn new(shape: KvShape, element: KvType, capacity: usize) -> Self {
         let (pages, free) = (Vec::new(), Vec::new());
         Self {
             shape,
+            element,
             capacity,
             pages,
             free,
@@ -104,7 +81,7 @@ impl PagePool {
 
     /// Bytes of the most pages ever in use at once.
     pub fn bytes_peak(&self) -> u64 {
-        self.in_use_peak as u64 * self.shape.page_bytes()
+        self.in_use_peak as u64 * self.shape.page_bytes(self.element)
     }
 
     /// Rows written so far.
@@ -116,11 +93,11 @@ impl PagePool {
     pub fn allocate(&mut self) -> Result<PageId> {
         let id = if let Some(id) = self.free.pop() {
             let page = &mut self.pages[id.0];
-            page.data.fill(0.0);
+            page.data.clear();
             (page.len, page.references) = (0, 1);
             id
         } else if self.pages.len() < self.capacity {
-            let data = Buffer::zeroed(self.shape.page_elements());
+            let data = Elements::zeroed(self.shape, self.element);
             self.pages.push(Page {
                 data,
                 len: 0,
@@ -190,27 +167,14 @@ impl PagePool {
                 RowSource::Decode => self.rows.decode += 1,
             }
         }
-        let start = 2 * layer * shape.half_layer();
-        let (keys, values) =
-            page.data[start..][..2 * shape.half_layer()].split_at_mut(shape.half_layer());
-        let (k, v) = row;
-        for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
-            lanes[slot] = k;
-        }
-        let heads = values.chunks_exact_mut(PAGE_POSITIONS * shape.head_dim);
-        for (v, head) in v.chunks_exact(shape.head_dim).zip(heads) {
-            head[slot * shape.head_dim..][..shape.head_dim].copy_from_slice(v);
-        }
+        page.data.write(shape, layer, slot, row);
     }
 
     /// One layer of a page.
     pub fn view(&self, id: PageId, layer: usize) -> PageView<'_> {
         let page = &self.pages[id.0];
-        let half = self.shape.half_layer();
-        let (k, v) = page.data[2 * layer * half..][..2 * half].split_at(half);
         PageView {
-            k,
-            v,
+            data: page.data.layer(self.shape, layer),
             len: page.len,
         }
     }
@@ -219,23 +183,8 @@ impl PagePool {
     pub fn copy_head(&mut self, source: PageId, len: usize) -> Result<PageId> {
         debug_assert!(len <= self.pages[source.0].len);
         let copy = self.allocate()?;
-        let KvShape {
-            kv_heads, head_dim, ..
-        } = self.shape;
-        let mut data = std::mem::replace(&mut self.pages[copy.0].data, Buffer::zeroed(0));
-        let half = self.shape.half_layer();
-        let from = self.pages[source.0].data.chunks_exact(half);
-        for (i, (from, to)) in from.zip(data.chunks_exact_mut(half)).enumerate() {
-            // Layers alternate K, `[kv_heads * head_dim][64]`, and V, `[kv_heads][64][head_dim]`.
-            let (row, kept) = if i % 2 == 0 {
-                (PAGE_POSITIONS, len)
-            } else {
-                (half / kv_heads, len * head_dim)
-            };
-            for (from, to) in from.chunks_exact(row).zip(to.chunks_exact_mut(row)) {
-                to[..kept].copy_from_slice(&from[..kept]);
-            }
-        }
+        let mut data = std::mem::replace(&mut self.pages[copy.0].data, Elements::empty());
+        data.copy_head(self.shape, &self.pages[source.0].data, len);
         let page = &mut self.pages[copy.0];
         (page.data, page.len) = (data, len);
         Ok(copy)
@@ -244,7 +193,7 @@ impl PagePool {
     /// Changes one cached value, so that a test can show the cache is read.
     #[doc(hidden)]
     pub fn poke(&mut self, id: PageId, element: usize, value: f32) {
-        self.pages[id.0].data[element] = value;
+        self.pages[id.0].data.poke(element, value);
     }
 
     /// That every page is either free and unreferenced or held; `held` is what the owners believe.
@@ -280,6 +229,7 @@ impl PagePool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::PageData;
     use std::collections::HashMap;
 
     const SHAPE: KvShape = KvShape {
@@ -310,22 +260,19 @@ mod tests {
     #[test]
     fn a_copied_head_equals_a_page_written_that_far() {
         for len in [0, 1, 17, 63, 64] {
-            let mut pool = PagePool::new(SHAPE, 3);
+            let mut pool = PagePool::new(SHAPE, KvType::F16, 3);
             let (whole, expected) = (filled(&mut pool, 64), filled(&mut pool, len));
             let copy = pool.copy_head(whole, len).unwrap();
             for layer in 0..SHAPE.layers {
                 let (copy, expected) = (pool.view(copy, layer), pool.view(expected, layer));
-                assert_eq!(
-                    (copy.k, copy.v, copy.len),
-                    (expected.k, expected.v, expected.len)
-                );
+                assert_eq!(format!("{copy:?}"), format!("{expected:?}"));
             }
         }
     }
 
     #[test]
     fn rows_are_counted_once_per_position_and_copies_not_at_all() {
-        let mut pool = PagePool::new(SHAPE, 3);
+        let mut pool = PagePool::new(SHAPE, KvType::F16, 3);
         let page = filled(&mut pool, 9);
         pool.copy_head(page, 5).unwrap();
         assert_eq!(
@@ -340,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_full_pool_refuses_and_a_released_page_is_zeroed_for_the_next() {
-        let mut pool = PagePool::new(SHAPE, 1);
+        let mut pool = PagePool::new(SHAPE, KvType::F16, 1);
         let page = filled(&mut pool, 3);
         assert!(matches!(
             pool.allocate(),
@@ -349,14 +296,13 @@ mod tests {
         pool.check(&HashMap::from([(page, 1)])).unwrap();
         pool.release(page);
         let page = pool.allocate().unwrap();
-        assert!(
-            pool.view(page, 1)
-                .k
-                .iter()
-                .chain(pool.view(page, 0).v)
-                .all(|x| x.to_bits() == 0)
-        );
-        assert_eq!(pool.bytes_peak(), SHAPE.page_bytes());
+        for layer in 0..SHAPE.layers {
+            let PageData::F16 { k, v } = pool.view(page, layer).data else {
+                panic!("asked for f16")
+            };
+            assert!(k.iter().chain(v).all(|bits| *bits == 0));
+        }
+        assert_eq!(pool.bytes_peak(), SHAPE.page_bytes(KvType::F16));
         assert!(pool.check(&HashMap::new()).is_err());
     }
 }

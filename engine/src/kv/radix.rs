@@ -203,10 +203,21 @@ pub fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pool::{KvShape, RowSource};
+    use super::super::page::KvShape;
+    use super::super::pool::RowSource;
     use super::super::table::PageTable;
     use super::*;
+    use crate::tensor::{KvType, PageData};
     use proptest::prelude::*;
+
+    fn pool() -> PagePool {
+        let shape = KvShape {
+            layers: 1,
+            kv_heads: 1,
+            head_dim: 1,
+        };
+        PagePool::new(shape, KvType::F32, 1000)
+    }
 
     fn table(pool: &mut PagePool, tokens: &[u32]) -> PageTable {
         let mut table = PageTable::default();
@@ -232,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn finds_the_longest_common_prefix_of_everything_inserted(sequences in sequences()) {
-            let mut pool = PagePool::new(KvShape { layers: 1, kv_heads: 1, head_dim: 1 }, 1000);
+            let mut pool = pool();
             let mut tree = RadixTree::default();
             let mut inserted: Vec<Vec<u32>> = Vec::new();
             for sequence in sequences {
@@ -242,7 +253,8 @@ mod tests {
                 // The pages found really hold those tokens.
                 let pages = found.pages.iter().map(|&page| (page, 64)).chain(found.tail);
                 for ((page, len), tokens) in pages.zip(sequence.chunks(64)) {
-                    let values = &pool.view(page, 0).v[..len];
+                    let PageData::F32 { v, .. } = pool.view(page, 0).data else { panic!("asked for f32") };
+                    let values = &v[..len];
                     prop_assert!(values.iter().zip(tokens).all(|(&v, &t)| v as u32 == t));
                 }
                 let table = table(&mut pool, &sequence);
@@ -260,14 +272,7 @@ mod tests {
 
     #[test]
     fn pages_are_linear_in_unique_tokens() {
-        let mut pool = PagePool::new(
-            KvShape {
-                layers: 1,
-                kv_heads: 1,
-                head_dim: 1,
-            },
-            100,
-        );
+        let mut pool = pool();
         let mut tree = RadixTree::default();
         let shared: Vec<u32> = (0..640).collect();
         for agent in 0..5 {

@@ -44,8 +44,8 @@ impl FromStr for CachePolicy {
 /// What an idle session keeps.
 struct Session {
     table: PageTable,
-    /// Its last sampled token, which has no KV yet.
-    pending: u32,
+    /// Its last sampled token, which has no KV yet; none if it was cancelled before the first.
+    pending: Option<u32>,
     last_used: u64,
 }
 
@@ -199,7 +199,13 @@ impl Cache {
     }
 
     /// Keeps what a finished request leaves.
-    pub fn keep(&mut self, pool: &mut PagePool, session: u64, table: PageTable, pending: u32) {
+    pub fn keep(
+        &mut self,
+        pool: &mut PagePool,
+        session: u64,
+        table: PageTable,
+        pending: Option<u32>,
+    ) {
         if self.policy == CachePolicy::None {
             return table.release(pool);
         }
@@ -243,7 +249,8 @@ impl Cache {
 impl Session {
     fn carried_at(&self, prompt: &[u32], matched: usize) -> Option<usize> {
         let end = self.table.len();
-        (matched == end && prompt.get(end) == Some(&self.pending)).then_some(end)
+        let goes_on = self.pending.is_some() && prompt.get(end).copied() == self.pending;
+        (matched == end && goes_on).then_some(end)
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::kv::{PageTable, RowSource};
 use crate::model::Config;
+use crate::sample::SamplingParams;
 
 /// What a client asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The caller's number for it, unique among requests in flight.
     pub id: u64,
@@ -17,6 +18,8 @@ pub struct Request {
     pub decode_max: usize,
     /// Go on after the end-of-text token.
     pub ignore_eos: bool,
+    /// How tokens are chosen.
+    pub sampling: SamplingParams,
 }
 
 impl Request {
@@ -29,6 +32,7 @@ impl Request {
                 range: "1 or more",
             });
         }
+        self.sampling.check(config.vocab)?;
         check_prompt(&self.prompt, self.decode_max, config)
     }
 }

@@ -16,6 +16,7 @@ mod sealed {
     impl Plain for f32 {}
     impl Plain for i8 {}
     impl Plain for u8 {}
+    impl Plain for u16 {}
 }
 use sealed::Plain;
 

@@ -7,43 +7,83 @@ use half::f16;
 
 /// Elements per quantised block of the types here.
 pub const BLOCK: usize = 32;
+/// Nibble pairs of a block: byte i holds element i low and element i + 16 high.
+const HALF: usize = BLOCK / 2;
 
-/// An element type this engine computes with.
+/// An element type this engine computes with. Quantised ones hold blocks of 32 weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DType {
     /// IEEE single.
     F32,
-    /// 32 weights: f16 scale, 32 signed bytes.
-    Q8_0,
-    /// 32 weights: f16 scale, f16 minimum, 16 bytes of nibbles (element i low, i + 16 high).
+    /// IEEE half.
+    F16,
+    /// The upper half of an IEEE single.
+    BF16,
+    /// f16 scale, nibbles; weight = (nibble - 8) * scale.
+    Q4_0,
+    /// f16 scale and minimum, nibbles; weight = nibble * scale + minimum.
     Q4_1,
+    /// f16 scale, fifth bits, nibbles; weight = (five bits - 16) * scale.
+    Q5_0,
+    /// f16 scale and minimum, fifth bits, nibbles; weight = five bits * scale + minimum.
+    Q5_1,
+    /// f16 scale, signed bytes; weight = byte * scale.
+    Q8_0,
+}
+
+/// A quantised block taken apart: weight i = quants[i] * scale (+ minimum).
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Scale of the block.
+    pub scale: f32,
+    /// Added after scaling, for the types that have one.
+    pub minimum: Option<f32>,
+    /// Integer weights, offsets of the type already subtracted.
+    pub quants: [i8; BLOCK],
 }
 
 impl DType {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+    ];
+
     /// The type with this GGUF number, if we compute it.
     pub fn from_gguf(number: u32) -> Option<Self> {
-        match number {
-            0 => Some(Self::F32),
-            3 => Some(Self::Q4_1),
-            8 => Some(Self::Q8_0),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|dtype| dtype.gguf() == number)
     }
 
     /// The GGUF number of this type.
     pub fn gguf(self) -> u32 {
         match self {
             Self::F32 => 0,
+            Self::F16 => 1,
+            Self::Q4_0 => 2,
             Self::Q4_1 => 3,
+            Self::Q5_0 => 6,
+            Self::Q5_1 => 7,
             Self::Q8_0 => 8,
+            Self::BF16 => 30,
         }
+    }
+
+    /// Whether weights come in blocks of integers with a scale.
+    pub fn is_quantized(self) -> bool {
+        self.block_elements() > 1
     }
 
     /// Elements per block.
     pub fn block_elements(self) -> usize {
         match self {
-            Self::F32 => 1,
-            Self::Q8_0 | Self::Q4_1 => BLOCK,
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => BLOCK,
         }
     }
 
@@ -51,8 +91,48 @@ impl DType {
     pub fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q4_0 => 2 + HALF,
+            Self::Q4_1 => 4 + HALF,
+            Self::Q5_0 => 2 + 4 + HALF,
+            Self::Q5_1 => 4 + 4 + HALF,
             Self::Q8_0 => 2 + BLOCK,
-            Self::Q4_1 => 4 + BLOCK / 2,
+        }
+    }
+
+    /// Takes a quantised block apart. `bytes` is one block; types without blocks give zeros.
+    pub fn unpack(self, bytes: &[u8]) -> Block {
+        let scale = if self.is_quantized() {
+            f16_at(bytes, 0)
+        } else {
+            0.0
+        };
+        let has_minimum = matches!(self, Self::Q4_1 | Self::Q5_1);
+        let minimum = has_minimum.then(|| f16_at(bytes, 2));
+        let body = &bytes[bytes.len().min(if has_minimum { 4 } else { 2 })..];
+        let mut quants = [0; BLOCK];
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => {}
+            Self::Q8_0 => quants
+                .iter_mut()
+                .zip(body)
+                .for_each(|(q, byte)| *q = byte.cast_signed()),
+            Self::Q4_0 => nibbles(&mut quants, body, 0, -8),
+            Self::Q4_1 => nibbles(&mut quants, body, 0, 0),
+            Self::Q5_0 | Self::Q5_1 => {
+                let fifth = u32::from_le_bytes([body[0], body[1], body[2], body[3]]);
+                nibbles(
+                    &mut quants,
+                    &body[4..],
+                    fifth,
+                    if has_minimum { 0 } else { -16 },
+                );
+            }
+        }
+        Block {
+            scale,
+            minimum,
+            quants,
         }
     }
 
@@ -69,21 +149,33 @@ impl DType {
         for (block, out) in blocks.zip(out.chunks_exact_mut(self.block_elements())) {
             match self {
                 Self::F32 => out[0] = f32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-                Self::Q8_0 => {
-                    let scale = f16_at(block, 0);
-                    for (value, &quant) in out.iter_mut().zip(&block[2..]) {
-                        *value = f32::from(quant.cast_signed()) * scale;
-                    }
-                }
-                Self::Q4_1 => {
-                    let (scale, minimum) = (f16_at(block, 0), f16_at(block, 2));
-                    for (i, &pair) in block[4..].iter().enumerate() {
-                        out[i] = f32::from(pair & 15) * scale + minimum;
-                        out[i + BLOCK / 2] = f32::from(pair >> 4) * scale + minimum;
+                Self::F16 => out[0] = f16_at(block, 0),
+                Self::BF16 => out[0] = widen_bf16(u16::from_le_bytes([block[0], block[1]])),
+                quantized => {
+                    let block = quantized.unpack(block);
+                    for (value, quant) in out.iter_mut().zip(block.quants) {
+                        *value = block.value(quant);
                     }
                 }
             }
         }
+    }
+}
+
+impl Block {
+    /// The weight an integer of this block stands for.
+    pub fn value(&self, quant: i8) -> f32 {
+        let scaled = f32::from(quant) * self.scale;
+        self.minimum.map_or(scaled, |minimum| scaled + minimum)
+    }
+}
+
+/// Nibbles of 16 bytes, a fifth bit each from `fifth`, plus `offset`.
+fn nibbles(quants: &mut [i8; BLOCK], bytes: &[u8], fifth: u32, offset: i8) {
+    for (i, &pair) in bytes.iter().enumerate().take(HALF) {
+        let bit = |i: usize| (fifth >> i & 1) as u8 * 16;
+        quants[i] = (pair & 15 | bit(i)).cast_signed() + offset;
+        quants[i + HALF] = (pair >> 4 | bit(i + HALF)).cast_signed() + offset;
     }
 }
 
@@ -93,9 +185,25 @@ impl std::fmt::Display for DType {
     }
 }
 
+impl std::str::FromStr for DType {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = |dtype: &Self| dtype.to_string().eq_ignore_ascii_case(text);
+        Self::ALL.into_iter().find(named).ok_or_else(|| {
+            let names = Self::ALL.map(|dtype| dtype.to_string().to_lowercase());
+            format!("type `{text}` is unknown; use one of {}", names.join(", "))
+        })
+    }
+}
+
 /// The f16 at byte `offset`, widened.
-pub fn f16_at(bytes: &[u8], offset: usize) -> f32 {
+fn f16_at(bytes: &[u8], offset: usize) -> f32 {
     f16::from_le_bytes([bytes[offset], bytes[offset + 1]]).to_f32()
+}
+
+/// The single whose upper half is `bits`; a NaN keeps its payload.
+pub fn widen_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Name of a GGUF tensor type, its number if it has none.

@@ -2,12 +2,16 @@
 //!
 //! Not here: files (`weights`), ownership of pages (`kv`), arithmetic (`kernels`).
 
+pub mod activations;
 pub mod buffer;
 pub mod dtype;
+pub mod mode;
 pub mod packed;
 pub mod view;
 
+pub use activations::Activations;
 pub use buffer::Buffer;
 pub use dtype::DType;
+pub use mode::{KvType, Mode};
 pub use packed::{PackedMatrix, Panel};
-pub use view::{PAGE_POSITIONS, PageView, Partials};
+pub use view::{PAGE_POSITIONS, PageData, PageView, Partials, Span};

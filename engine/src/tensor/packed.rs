@@ -1,31 +1,38 @@
 //! Weight matrices packed for the kernels: panels of 16 output rows, lane = output row.
 //!
-//! Per panel, quantised types interleave rows in groups of four consecutive columns (`[cols/4][16][4]` bytes for Q8_0), so
-//! that a 32-bit lane holds four columns of one row: what byte dot products want, and what unpacks to f32 with
-//! shifts. Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
+//! Per panel, quantised types interleave rows in groups of four consecutive columns (`[cols/4][16][4]` bytes), so that a
+//! 32-bit lane holds four columns of one row: what byte dot products want, and what unpacks to f32 with shifts.
+//! Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
+
+use half::f16;
 
 use super::buffer::Buffer;
-use super::dtype::{BLOCK, DType, f16_at};
+use super::dtype::{BLOCK, DType, widen_bf16};
 
 /// Output rows per panel.
 pub const PANEL_ROWS: usize = 16;
 /// Columns interleaved per row.
-const QUAD: usize = 4;
+pub const QUAD: usize = 4;
+/// What the nibbles of a type without a minimum are above the weight's integer.
+pub const NIBBLE_OFFSET: i32 = 8;
 
 /// A `rows` x `cols` matrix; row = output, column = input.
 pub struct PackedMatrix {
     rows: usize,
     cols: usize,
+    dtype: DType,
     data: Data,
 }
 
 enum Data {
     F32(Buffer<f32>),
-    Q8_0 {
+    Half(Buffer<u16>),
+    Bytes {
         scales: Buffer<f32>,
+        minimums: Buffer<f32>,
         quants: Buffer<i8>,
     },
-    Q4_1 {
+    Nibbles {
         scales: Buffer<f32>,
         minimums: Buffer<f32>,
         quants: Buffer<u8>,
@@ -37,19 +44,25 @@ enum Data {
 pub enum Panel<'a> {
     /// `[cols][16]`.
     F32(&'a [f32]),
-    /// Scales `[cols/32][16]`, quants `[cols/4][16][4]`.
-    Q8_0 {
+    /// `[cols][16]` bits of IEEE half.
+    F16(&'a [u16]),
+    /// `[cols][16]` upper halves of IEEE single.
+    BF16(&'a [u16]),
+    /// Scales, and minimums of the types that have them, `[cols/32][16]`; quants `[cols/4][16][4]`.
+    Bytes {
         /// Block scales.
         scales: &'a [f32],
+        /// Block minimums; empty if the type has none.
+        minimums: &'a [f32],
         /// Signed weights.
         quants: &'a [i8],
     },
-    /// Scales and minimums `[cols/32][16]`; quants `[cols/32][4][16][4]`: byte j of group g holds column 4g + j of the
-    /// block in its low nibble and column 16 + 4g + j in its high one.
-    Q4_1 {
+    /// Scales and minimums as above; quants `[cols/32][4][16][4]`: byte j of group g holds column 4g + j of the block in
+    /// its low nibble and column 16 + 4g + j in its high one. Without minimums a weight's integer is nibble - 8.
+    Nibbles {
         /// Block scales.
         scales: &'a [f32],
-        /// Block minimums.
+        /// Block minimums; empty if the type has none.
         minimums: &'a [f32],
         /// Unsigned nibbles.
         quants: &'a [u8],
@@ -65,27 +78,16 @@ impl PackedMatrix {
         assert_eq!(cols % dtype.block_elements(), 0);
         let row_bytes = cols / dtype.block_elements() * dtype.block_bytes();
         assert_eq!(bytes.len(), rows * row_bytes);
-        let panels = rows.div_ceil(PANEL_ROWS);
-        let (elements, blocks) = (
-            panels * cols * PANEL_ROWS,
-            panels * (cols / BLOCK) * PANEL_ROWS,
-        );
-        let mut data = match dtype {
-            DType::F32 => Data::F32(Buffer::zeroed(elements)),
-            DType::Q8_0 => Data::Q8_0 {
-                scales: Buffer::zeroed(blocks),
-                quants: Buffer::zeroed(elements),
-            },
-            DType::Q4_1 => Data::Q4_1 {
-                scales: Buffer::zeroed(blocks),
-                minimums: Buffer::zeroed(blocks),
-                quants: Buffer::zeroed(elements / 2),
-            },
-        };
+        let mut data = Data::zeroed(dtype, rows.div_ceil(PANEL_ROWS), cols);
         for (row, source) in bytes.chunks_exact(row_bytes.max(1)).enumerate() {
-            data.pack_row(row, cols, source);
+            data.pack_row(dtype, row, cols, source);
         }
-        Self { rows, cols, data }
+        Self {
+            rows,
+            cols,
+            dtype,
+            data,
+        }
     }
 
     /// Packs row-major f32 values, `[rows][cols]`.
@@ -107,6 +109,11 @@ impl PackedMatrix {
         self.cols
     }
 
+    /// Element type it was packed from.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Panels, the last one padded.
     pub fn panels(&self) -> usize {
         self.rows.div_ceil(PANEL_ROWS)
@@ -117,19 +124,33 @@ impl PackedMatrix {
         let elements = self.cols * PANEL_ROWS;
         let blocks = self.cols / BLOCK * PANEL_ROWS;
         let part = |size: usize| index * size..(index + 1) * size;
+        let minimums_of = |minimums: &Buffer<f32>| {
+            if minimums.is_empty() {
+                0..0
+            } else {
+                part(blocks)
+            }
+        };
         match &self.data {
             Data::F32(values) => Panel::F32(&values[part(elements)]),
-            Data::Q8_0 { scales, quants } => Panel::Q8_0 {
-                scales: &scales[part(blocks)],
-                quants: &quants[part(elements)],
-            },
-            Data::Q4_1 {
+            Data::Half(bits) if self.dtype == DType::BF16 => Panel::BF16(&bits[part(elements)]),
+            Data::Half(bits) => Panel::F16(&bits[part(elements)]),
+            Data::Bytes {
                 scales,
                 minimums,
                 quants,
-            } => Panel::Q4_1 {
+            } => Panel::Bytes {
                 scales: &scales[part(blocks)],
-                minimums: &minimums[part(blocks)],
+                minimums: &minimums[minimums_of(minimums)],
+                quants: &quants[part(elements)],
+            },
+            Data::Nibbles {
+                scales,
+                minimums,
+                quants,
+            } => Panel::Nibbles {
+                scales: &scales[part(blocks)],
+                minimums: &minimums[minimums_of(minimums)],
                 quants: &quants[part(elements / 2)],
             },
         }
@@ -148,23 +169,41 @@ impl Panel<'_> {
     /// The dequantised weight of `lane` (row within the panel) and `col`: the slow definition of the layout.
     pub fn value(&self, lane: usize, col: usize) -> f32 {
         let block = col / BLOCK * PANEL_ROWS + lane;
-        match *self {
-            Panel::F32(values) => values[col * PANEL_ROWS + lane],
-            Panel::Q8_0 { scales, quants } => {
-                f32::from(quants[quad_index(lane, col)]) * scales[block]
+        let at = col * PANEL_ROWS + lane;
+        let scaled = |integer: i32, scales: &[f32], minimums: &[f32]| {
+            let scaled = integer as f32 * scales[block];
+            if minimums.is_empty() {
+                scaled
+            } else {
+                scaled + minimums[block]
             }
-            Panel::Q4_1 {
+        };
+        match *self {
+            Panel::F32(values) => values[at],
+            Panel::F16(bits) => f16::from_bits(bits[at]).to_f32(),
+            Panel::BF16(bits) => widen_bf16(bits[at]),
+            Panel::Bytes {
+                scales,
+                minimums,
+                quants,
+            } => scaled(i32::from(quants[quad_index(lane, col)]), scales, minimums),
+            Panel::Nibbles {
                 scales,
                 minimums,
                 quants,
             } => {
                 let (index, high) = nibble_index(lane, col);
-                let quant = if high {
+                let nibble = if high {
                     quants[index] >> 4
                 } else {
                     quants[index] & 15
                 };
-                f32::from(quant) * scales[block] + minimums[block]
+                let offset = if minimums.is_empty() {
+                    NIBBLE_OFFSET
+                } else {
+                    0
+                };
+                scaled(i32::from(nibble) - offset, scales, minimums)
             }
         }
     }
@@ -178,41 +217,102 @@ fn quad_index(lane: usize, col: usize) -> usize {
 /// Where `[cols/32][4][16][4]` keeps the nibble of (lane, col), and whether it is the high one.
 fn nibble_index(lane: usize, col: usize) -> (usize, bool) {
     const HALF: usize = BLOCK / 2;
-    let within = col % HALF;
     let block_bytes = HALF * PANEL_ROWS;
-    let index = col / BLOCK * block_bytes + quad_index(lane, within);
+    let index = col / BLOCK * block_bytes + quad_index(lane, col % HALF);
     (index, col % BLOCK >= HALF)
 }
 
 impl Data {
-    fn pack_row(&mut self, row: usize, cols: usize, source: &[u8]) {
+    fn zeroed(dtype: DType, panels: usize, cols: usize) -> Self {
+        let (elements, blocks) = (
+            panels * cols * PANEL_ROWS,
+            panels * (cols / BLOCK) * PANEL_ROWS,
+        );
+        let scales = || Buffer::zeroed(blocks);
+        match dtype {
+            DType::F32 => Self::F32(Buffer::zeroed(elements)),
+            DType::F16 | DType::BF16 => Self::Half(Buffer::zeroed(elements)),
+            DType::Q5_0 | DType::Q8_0 => {
+                let (minimums, quants) = (Buffer::zeroed(0), Buffer::zeroed(elements));
+                Self::Bytes {
+                    scales: scales(),
+                    minimums,
+                    quants,
+                }
+            }
+            DType::Q5_1 => Self::Bytes {
+                scales: scales(),
+                minimums: scales(),
+                quants: Buffer::zeroed(elements),
+            },
+            DType::Q4_0 => {
+                let (minimums, mut quants) = (Buffer::zeroed(0), Buffer::zeroed(elements / 2));
+                // Padding rows hold weight 0, which is nibble 8.
+                quants.fill(NIBBLE_OFFSET as u8 * 0x11);
+                Self::Nibbles {
+                    scales: scales(),
+                    minimums,
+                    quants,
+                }
+            }
+            DType::Q4_1 => {
+                let quants = Buffer::zeroed(elements / 2);
+                Self::Nibbles {
+                    scales: scales(),
+                    minimums: scales(),
+                    quants,
+                }
+            }
+        }
+    }
+
+    fn pack_row(&mut self, dtype: DType, row: usize, cols: usize, source: &[u8]) {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         let elements = panel * cols * PANEL_ROWS;
         let blocks = panel * (cols / BLOCK) * PANEL_ROWS;
+        let sources = source.chunks_exact(dtype.block_bytes()).enumerate();
         match self {
             Self::F32(values) => {
-                for (col, bytes) in source.chunks_exact(4).enumerate() {
+                for (col, bytes) in sources {
                     values[elements + col * PANEL_ROWS + lane] =
                         f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 }
             }
-            Self::Q8_0 { scales, quants } => {
-                for (b, block) in source.chunks_exact(DType::Q8_0.block_bytes()).enumerate() {
-                    scales[blocks + b * PANEL_ROWS + lane] = f16_at(block, 0);
-                    for (i, &quant) in block[2..].iter().enumerate() {
-                        quants[elements + quad_index(lane, b * BLOCK + i)] = quant.cast_signed();
-                    }
+            Self::Half(bits) => {
+                for (col, bytes) in sources {
+                    bits[elements + col * PANEL_ROWS + lane] =
+                        u16::from_le_bytes([bytes[0], bytes[1]]);
                 }
             }
-            Self::Q4_1 {
+            Self::Bytes {
                 scales,
                 minimums,
                 quants,
             } => {
-                for (b, block) in source.chunks_exact(DType::Q4_1.block_bytes()).enumerate() {
-                    scales[blocks + b * PANEL_ROWS + lane] = f16_at(block, 0);
-                    minimums[blocks + b * PANEL_ROWS + lane] = f16_at(block, 2);
-                    for (i, &pair) in block[4..].iter().enumerate() {
+                for (b, bytes) in sources {
+                    let block = dtype.unpack(bytes);
+                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    if let Some(minimum) = block.minimum {
+                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                    }
+                    for (i, quant) in block.quants.into_iter().enumerate() {
+                        quants[elements + quad_index(lane, b * BLOCK + i)] = quant;
+                    }
+                }
+            }
+            Self::Nibbles {
+                scales,
+                minimums,
+                quants,
+            } => {
+                for (b, bytes) in sources {
+                    let block = dtype.unpack(bytes);
+                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    if let Some(minimum) = block.minimum {
+                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                    }
+                    // The file's own bytes: element i low, element i + 16 high.
+                    for (i, &pair) in bytes[bytes.len() - BLOCK / 2..].iter().enumerate() {
                         quants[elements / 2 + nibble_index(lane, b * BLOCK + i).0] = pair;
                     }
                 }
@@ -226,6 +326,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Bytes of any blocks whose scales and values are finite: an exponent bit of each float is cleared.
     fn finite_blocks(dtype: DType, blocks: usize, seed: &[u8]) -> Vec<u8> {
         let mut bytes: Vec<u8> = seed
             .iter()
@@ -234,14 +335,13 @@ mod tests {
             .take(blocks * dtype.block_bytes())
             .collect();
         for block in bytes.chunks_exact_mut(dtype.block_bytes()) {
-            // Clear an exponent bit of each f16 or f32 so that no weight is infinite or NaN.
             match dtype {
                 DType::F32 => block[3] &= 0xBF,
-                DType::Q8_0 => block[1] &= 0xBF,
-                DType::Q4_1 => {
+                DType::Q4_1 | DType::Q5_1 => {
                     block[1] &= 0xBF;
                     block[3] &= 0xBF;
                 }
+                _ => block[1] &= 0xBF,
             }
         }
         bytes
@@ -250,10 +350,10 @@ mod tests {
     proptest! {
         #[test]
         fn packing_keeps_every_weight(
-            kind in 0..3usize, rows in 1..40usize, blocks in 1..4usize,
+            kind in 0..DType::ALL.len(), rows in 1..40usize, blocks in 1..4usize,
             seed in prop::collection::vec(any::<u8>(), 64..257),
         ) {
-            let dtype = [DType::F32, DType::Q8_0, DType::Q4_1][kind];
+            let dtype = DType::ALL[kind];
             let cols = blocks * BLOCK;
             let bytes = finite_blocks(dtype, rows * cols / dtype.block_elements(), &seed);
             let mut expected = vec![0.0; rows * cols];

@@ -1,227 +1,166 @@
-//! Text to token ids and back, built from a GGUF file's own metadata over the `tokenizers` crate.
+//! Text to token ids and back: byte-level BPE and SentencePiece, from a GGUF file or a Hugging Face directory.
 //!
-//! A pre-tokenizer we do not know is an error, never a guess: a wrong split changes every id after it. Not here: chat
-//! templates, BOS policy beyond what the file says.
+//! What we cannot do exactly as the file says is an error, never a guess: one wrong cut changes every id after it. Not
+//! here: chat templates, BOS policy beyond what the file says.
 
-use std::collections::HashSet;
+mod gguf;
+mod hugging_face;
+mod library;
+mod parts;
+mod pieces;
+mod pre;
+mod stream;
+mod vocabulary;
+
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
+pub use stream::Detokenizer;
 
-use crate::error::{Error, Result};
-use crate::weights::gguf::{Gguf, Value};
-
-/// GGUF token type of ordinary tokens.
-const NORMAL: usize = 1;
-/// GGUF token type of control tokens.
-const CONTROL: usize = 3;
-/// GGUF token type of tokens a user added.
-const USER_DEFINED: usize = 4;
+use crate::error::Result;
+use crate::weights::gguf::Gguf;
+use vocabulary::{Kind, Vocabulary, excerpt, refuse};
 
 /// A tokenizer of a model.
 pub struct Tokenizer {
-    /// Takes special tokens in the text as such.
-    special: tokenizers::Tokenizer,
-    /// Takes them as plain text.
-    plain: tokenizers::Tokenizer,
-    bos: Option<u32>,
-    ordinary: Range<u32>,
+    encoder: Encoder,
+    vocabulary: Arc<Vocabulary>,
+    /// Decoding drops a space at the very start, where encoding put one.
+    strip_space: bool,
+    bos_id: Option<u32>,
+    add_bos: bool,
+    eos_ids: Vec<u32>,
     sha256: [u8; 32],
 }
 
+enum Encoder {
+    Library(Box<library::Library>),
+    Pieces(pieces::Pieces),
+}
+
 impl Tokenizer {
+    fn new(encoder: Encoder, vocabulary: Vocabulary, sha256: [u8; 32]) -> Self {
+        Self {
+            encoder,
+            vocabulary: Arc::new(vocabulary),
+            strip_space: false,
+            bos_id: None,
+            add_bos: false,
+            eos_ids: Vec::new(),
+            sha256,
+        }
+    }
+
     /// The tokenizer a GGUF file describes.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
-        let model = gguf.str("tokenizer.ggml.model")?;
-        if model != "gpt2" {
-            return fail(format!(
-                "model `{model}` is not supported; supported: gpt2 (byte-level BPE)"
-            ));
-        }
-        let tokens = texts(gguf, "tokenizer.ggml.tokens")?;
-        let types = types(gguf, tokens.len())?;
-        let pairs = merges(gguf, &tokens)?;
-        let json = json!({
-            "version": "1.0",
-            "added_tokens": added_tokens(&tokens, &types),
-            "normalizer": null,
-            "pre_tokenizer": pre_tokenizer(gguf.str("tokenizer.ggml.pre")?)?,
-            "post_processor": null,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-            "model": {
-                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-                "vocab": vocabulary(&tokens)?, "merges": pairs,
-            },
-        });
-        let bytes = json.to_string();
-        let special = tokenizers::Tokenizer::from_bytes(&bytes)
-            .map_err(|error| Error::Tokenizer(format!("the metadata builds none: {error}")))?;
-        let mut plain = special.clone();
-        plain.set_encode_special_tokens(true);
-        let (bos, ordinary) = (bos(gguf, tokens.len())?, longest_normal_run(&types));
-        Ok(Self {
-            special,
-            plain,
-            bos,
-            ordinary,
-            sha256: Sha256::digest(&bytes).into(),
-        })
+        gguf::read(gguf)
     }
 
-    /// Token ids of `text`, nothing added. With `special`, special tokens in the text become their ids.
+    /// The tokenizer of a Hugging Face model directory: `tokenizer.json`, and the ids that
+    /// `tokenizer_config.json` and `generation_config.json` name, where they are there.
+    pub fn from_hf(directory: &Path) -> Result<Self> {
+        hugging_face::read(directory)
+    }
+
+    /// Token ids of `text`, no BOS or EOS added. With `special`, control tokens in the text become
+    /// their ids; without, they are text like any other, which is how a user's words must be read.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        let tokenizer = if special { &self.special } else { &self.plain };
-        let encoding = tokenizer
-            .encode_fast(text, false)
-            .map_err(|error| Error::Tokenizer(format!("cannot encode: {error}")))?;
-        Ok(encoding.get_ids().to_vec())
+        let ids = match &self.encoder {
+            Encoder::Library(library) => library.encode(&self.vocabulary, text, special)?,
+            Encoder::Pieces(pieces) => pieces.encode(&self.vocabulary, text, special),
+        };
+        // Merges of a hostile file can spell a control token out of ordinary ones.
+        let token = |id: &u32| self.vocabulary.token(*id);
+        let control = |id: &u32| token(id).is_some_and(|token| token.kind == Kind::Control);
+        match ids
+            .iter()
+            .find(|id| !special && control(id))
+            .and_then(token)
+        {
+            Some(token) => refuse(format!(
+                "plain text encodes to the control token `{}`",
+                excerpt(&token.text)
+            )),
+            None => Ok(ids),
+        }
     }
 
-    /// Text of `ids`, special tokens spelled out.
+    /// Text of `ids`, special tokens spelled out, U+FFFD for bytes that are not UTF-8.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.special
-            .decode(ids, false)
-            .map_err(|error| Error::Tokenizer(format!("cannot decode: {error}")))
+        let mut bytes = Vec::new();
+        for (position, id) in ids.iter().enumerate() {
+            self.vocabulary.spell(*id, position, &mut bytes)?;
+        }
+        let space = usize::from(self.strip_space && bytes.first() == Some(&b' '));
+        Ok(String::from_utf8_lossy(&bytes[space..]).into_owned())
+    }
+
+    /// Decodes ids as they come; see [`Detokenizer`].
+    pub fn stream(&self) -> Detokenizer {
+        Detokenizer::new(Arc::clone(&self.vocabulary), self.strip_space)
     }
 
     /// The id to put before a prompt, where the file asks for one.
     pub fn bos(&self) -> Option<u32> {
-        self.bos
+        self.bos_id.filter(|_| self.add_bos)
     }
 
-    /// The longest run of ids that are neither control nor user-defined tokens.
+    /// The id of BOS, to be put before a prompt or not.
+    pub fn bos_id(&self) -> Option<u32> {
+        self.bos_id
+    }
+
+    /// The id of EOS; where the file names none, of what else ends an answer.
+    pub fn eos_id(&self) -> Option<u32> {
+        self.eos_ids.first().copied()
+    }
+
+    /// Every id that ends an answer: EOS first, then end of turn and the like.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.eos_ids
+    }
+
+    fn ends_with(&mut self, id: Option<u32>) {
+        self.eos_ids
+            .extend(id.filter(|id| !self.eos_ids.contains(id)));
+    }
+
+    /// The text of token `id` as the vocabulary has it: `<|im_end|>`, but `Ġword` for ` word`.
+    pub fn token(&self, id: u32) -> Option<&str> {
+        self.vocabulary.token(id).map(|token| token.text.as_str())
+    }
+
+    /// The id of the token with this text in the vocabulary.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.vocabulary.id(token)
+    }
+
+    /// How many tokens there are; ids are below it.
+    pub fn vocab(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    /// The longest run of ids that are ordinary text: neither control, user-defined nor byte tokens.
     pub fn ordinary_ids(&self) -> Range<u32> {
-        self.ordinary.clone()
+        let tokens = self.vocabulary.tokens();
+        let (mut best, mut start) = (0..0, 0);
+        for end in 0..=tokens.len() {
+            if tokens
+                .get(end)
+                .is_none_or(|token| token.kind != Kind::Normal)
+            {
+                if end - start > best.len() {
+                    best = start..end;
+                }
+                start = end + 1;
+            }
+        }
+        best.start as u32..best.end as u32
     }
 
     /// SHA-256 of the tokenizer's definition.
     pub fn sha256(&self) -> [u8; 32] {
         self.sha256
     }
-}
-
-fn fail<T>(what: String) -> Result<T> {
-    Err(Error::Tokenizer(what))
-}
-
-fn texts<'a>(gguf: &'a Gguf, key: &str) -> Result<Vec<&'a str>> {
-    let wrong = || Error::BadKey {
-        key: key.to_owned(),
-        what: "expected strings only".to_owned(),
-    };
-    gguf.array(key)?
-        .iter()
-        .map(|value| value.as_str().ok_or_else(wrong))
-        .collect()
-}
-
-fn types(gguf: &Gguf, tokens: usize) -> Result<Vec<usize>> {
-    const KEY: &str = "tokenizer.ggml.token_type";
-    if gguf.entry(KEY).is_none() {
-        return Ok(vec![NORMAL; tokens]);
-    }
-    let types: Vec<usize> = gguf
-        .array(KEY)?
-        .iter()
-        .filter_map(Value::as_usize)
-        .collect();
-    if types.len() != tokens {
-        return fail(format!(
-            "{KEY} has {} entries for {tokens} tokens",
-            types.len()
-        ));
-    }
-    Ok(types)
-}
-
-fn vocabulary(tokens: &[&str]) -> Result<serde_json::Map<String, Json>> {
-    let mut vocabulary = serde_json::Map::new();
-    for (id, token) in tokens.iter().enumerate() {
-        if vocabulary.insert((*token).to_owned(), json!(id)).is_some() {
-            return fail(format!(
-                "token {id} `{token}` occurs twice in tokenizer.ggml.tokens"
-            ));
-        }
-    }
-    Ok(vocabulary)
-}
-
-/// The merges as pairs; both parts and their join must be tokens.
-fn merges<'a>(gguf: &'a Gguf, tokens: &[&str]) -> Result<Vec<[&'a str; 2]>> {
-    let known: HashSet<&str> = tokens.iter().copied().collect();
-    let mut pairs = Vec::new();
-    for (rank, merge) in texts(gguf, "tokenizer.ggml.merges")?
-        .into_iter()
-        .enumerate()
-    {
-        let Some((left, right)) = merge.split_once(' ') else {
-            return fail(format!(
-                "merge {rank} `{merge}` is not two tokens with a space between"
-            ));
-        };
-        for part in [left, right, &format!("{left}{right}")] {
-            if !known.contains(part) {
-                return fail(format!(
-                    "merge {rank} `{merge}`: `{part}` is not in the vocabulary"
-                ));
-            }
-        }
-        pairs.push([left, right]);
-    }
-    Ok(pairs)
-}
-
-fn added_tokens(tokens: &[&str], types: &[usize]) -> Vec<Json> {
-    let added = |(id, (token, kind)): (usize, (&&str, &usize))| {
-        matches!(*kind, CONTROL | USER_DEFINED).then(|| {
-            json!({"id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
-                   "normalized": false, "special": *kind == CONTROL})
-        })
-    };
-    tokens
-        .iter()
-        .zip(types)
-        .enumerate()
-        .filter_map(added)
-        .collect()
-}
-
-fn pre_tokenizer(name: &str) -> Result<Json> {
-    match name {
-        "smollm" => Ok(json!({"type": "Sequence", "pretokenizers": [
-            {"type": "Digits", "individual_digits": true},
-            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        ]})),
-        other => fail(format!(
-            "pre-tokenizer `{other}` is not supported; supported: smollm"
-        )),
-    }
-}
-
-fn bos(gguf: &Gguf, tokens: usize) -> Result<Option<u32>> {
-    if !gguf
-        .optional_bool("tokenizer.ggml.add_bos_token")?
-        .unwrap_or(false)
-    {
-        return Ok(None);
-    }
-    match gguf.usize("tokenizer.ggml.bos_token_id")? {
-        id if id < tokens => Ok(Some(id as u32)),
-        id => fail(format!("BOS id {id} is outside the vocabulary of {tokens}")),
-    }
-}
-
-fn longest_normal_run(types: &[usize]) -> Range<u32> {
-    let (mut best, mut start) = (0..0, 0);
-    for end in 0..=types.len() {
-        if types.get(end) != Some(&NORMAL) {
-            if end - start > best.len() {
-                best = start..end;
-            }
-            start = end + 1;
-        }
-    }
-    best.start as u32..best.end as u32
 }

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 
-use super::TensorSource;
 use super::names::{EMBEDDING, Layer, OUTPUT_NORM};
-use super::quantize::q8_0;
+use super::quantize::encode;
+use super::{PairLayout, Tensor, TensorSource};
 use crate::error::{Error, Result};
-use crate::tensor::{DType, PackedMatrix};
+use crate::tensor::DType;
 
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
@@ -53,12 +53,15 @@ pub const TINY: Shape = Shape {
     context: 8192,
 };
 
+/// Shape, innermost first, and values.
+type Filled = (Vec<usize>, Vec<f32>);
+
 /// The tensors of a synthetic model.
 pub struct Synthetic {
     /// Its sizes.
     pub shape: Shape,
     dtype: DType,
-    tensors: HashMap<String, Vec<f32>>,
+    tensors: HashMap<String, Filled>,
 }
 
 impl Synthetic {
@@ -85,7 +88,7 @@ impl Synthetic {
         let mut hasher = Sha256::new();
         hasher.update(format!("{:?} {}", self.shape, self.dtype));
         for name in order(self.shape) {
-            for value in &self.tensors[&name] {
+            for value in &self.tensors[&name].1 {
                 hasher.update(value.to_le_bytes());
             }
         }
@@ -101,92 +104,69 @@ fn order(shape: Shape) -> Vec<String> {
         .collect()
 }
 
-fn fill(shape: Shape) -> HashMap<String, Vec<f32>> {
+fn fill(shape: Shape) -> HashMap<String, Filled> {
     let mut state = SEED;
-    let mut draw = |len: usize, scale: f32| -> Vec<f32> {
+    let mut draw = |cols: usize, rows: usize, scale: f32| -> Filled {
         let mut next = || {
             state = state.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
             (2.0 * ((state >> 40) as f32 / (1 << 24) as f32) - 1.0) * scale
         };
-        (0..len).map(|_| next()).collect()
+        let values = (0..rows * cols).map(|_| next()).collect();
+        (vec![cols, rows], values)
     };
     let Shape {
         hidden,
-        heads,
-        kv_heads,
-        head_dim,
         feed_forward,
-        vocab,
         ..
     } = shape;
+    let (queries, keys) = (
+        shape.heads * shape.head_dim,
+        shape.kv_heads * shape.head_dim,
+    );
+    let norm = || (vec![hidden], vec![1.0; hidden]);
     let mut tensors = HashMap::new();
-    tensors.insert(EMBEDDING.to_owned(), draw(vocab * hidden, EMBEDDING_SCALE));
+    let embedding = draw(hidden, shape.vocab, EMBEDDING_SCALE);
+    tensors.insert(EMBEDDING.to_owned(), embedding);
     for i in 0..shape.layers {
         for tensor in Layer::ALL {
-            let values = match tensor {
-                Layer::AttentionNorm | Layer::FeedForwardNorm => vec![1.0; hidden],
-                Layer::Query | Layer::AttentionOutput => {
-                    draw(heads * head_dim * hidden, WEIGHT_SCALE)
-                }
-                Layer::Key | Layer::Value => draw(kv_heads * head_dim * hidden, WEIGHT_SCALE),
-                Layer::Gate | Layer::Up | Layer::Down => draw(feed_forward * hidden, WEIGHT_SCALE),
+            let filled = match tensor {
+                Layer::Query => draw(hidden, queries, WEIGHT_SCALE),
+                Layer::Key | Layer::Value => draw(hidden, keys, WEIGHT_SCALE),
+                Layer::AttentionOutput => draw(queries, hidden, WEIGHT_SCALE),
+                Layer::Gate | Layer::Up => draw(hidden, feed_forward, WEIGHT_SCALE),
+                Layer::Down => draw(feed_forward, hidden, WEIGHT_SCALE),
+                _ => norm(),
             };
-            tensors.insert(tensor.name(i), values);
+            tensors.insert(tensor.name(i), filled);
         }
     }
-    tensors.insert(OUTPUT_NORM.to_owned(), vec![1.0; hidden]);
+    tensors.insert(OUTPUT_NORM.to_owned(), norm());
     tensors
 }
 
 impl TensorSource for Synthetic {
-    fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
-        let values = self.vector(name, rows * cols)?;
-        let bytes = match self.dtype {
-            DType::F32 => return Ok(PackedMatrix::from_f32(rows, cols, &values)),
-            DType::Q8_0 => q8_0(&values),
-            DType::Q4_1 => q4_1(&values),
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        let filled = self.tensors.get(name);
+        let (shape, values) = filled.ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
+        // Norms stay f32, as in files.
+        let dtype = if shape.len() == 1 {
+            DType::F32
+        } else {
+            self.dtype
         };
-        Ok(PackedMatrix::pack(self.dtype, rows, cols, &bytes))
-    }
-
-    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
-        let values = self
-            .tensors
-            .get(name)
-            .ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
-        if values.len() != len {
-            let (tensor, found) = (name.to_owned(), vec![values.len()]);
-            return Err(Error::WrongShape {
-                tensor,
-                expected: vec![len],
-                found,
-            });
-        }
-        Ok(values.clone())
+        Ok(Tensor {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.clone(),
+            bytes: encode(dtype, values),
+        })
     }
 
     fn names(&self) -> Vec<&str> {
         self.tensors.keys().map(String::as_str).collect()
     }
-}
 
-/// Rounds whole blocks to Q4_1: scale = (greatest - least) / 15, minimum = least, nibbles rounded to nearest.
-fn q4_1(values: &[f32]) -> Vec<u8> {
-    use crate::tensor::dtype::BLOCK;
-    let mut bytes = Vec::new();
-    for block in values.chunks_exact(BLOCK) {
-        let least = block
-            .iter()
-            .fold(f32::INFINITY, |a, &x| if x < a { x } else { a });
-        let greatest = block
-            .iter()
-            .fold(f32::NEG_INFINITY, |a, &x| if x > a { x } else { a });
-        let scale = (greatest - least) / 15.0;
-        let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-        let nibble = |x: f32| ((x - least) * inverse + 0.5).clamp(0.0, 15.0) as u8;
-        bytes.extend_from_slice(&half::f16::from_f32(scale).to_le_bytes());
-        bytes.extend_from_slice(&half::f16::from_f32(least).to_le_bytes());
-        bytes.extend((0..BLOCK / 2).map(|i| nibble(block[i]) | nibble(block[i + BLOCK / 2]) << 4));
+    fn pair_layout(&self) -> PairLayout {
+        PairLayout::Neighbours
     }
-    bytes
 }

@@ -51,6 +51,20 @@ pub(crate) fn skip(why: &str) {
     }
 }
 
+/// Puts `bytes` in the place of the file's, without truncating first: some file systems then write to disk at once.
+pub(crate) fn overwrite(path: &Path, bytes: &[u8]) {
+    use std::io::Write;
+    let mut options = std::fs::File::options();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap();
+    file.write_all(bytes).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+}
+
 /// A safetensors file's tensors as f32 or integers.
 pub(crate) struct Tensors {
     bytes: Vec<u8>,
@@ -81,6 +95,14 @@ impl Tensors {
         self.raw(name)
             .chunks_exact(4)
             .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
+    }
+
+    pub(crate) fn f64(&self, name: &str) -> Vec<f64> {
+        assert_eq!(self.header[name]["dtype"], "F64", "{name}");
+        self.raw(name)
+            .chunks_exact(8)
+            .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
             .collect()
     }
 
@@ -139,6 +161,7 @@ impl engine::Sink for Record {
 
 pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::EngineOptions {
     engine::EngineOptions {
+        mode: engine::Mode::Exact,
         kernels,
         threads,
         chunk_tokens: 256,

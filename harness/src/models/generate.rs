@@ -3,17 +3,18 @@
 //!
 //! Not here: arms, batches or measurement.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use engine::{
-    CachePolicy, Engine, EngineOptions, Event, FinishReason, PAGE_POSITIONS, Request, Sink,
-};
+use engine::template::{ChatInput, ChatTemplate, Clock, encode_chat, with_bos};
+use engine::{CachePolicy, Engine, EngineOptions, Model, PAGE_POSITIONS, Request, SamplingParams};
 use serde_json::json;
 
+use super::answer::Answer;
 use super::locate;
-use crate::cli::{EngineArguments, GenerateArguments, LogitsArguments};
+use crate::cli::{EngineArguments, GenerateArguments, LogitsArguments, SamplingArguments};
 use crate::error::Error;
 use crate::files;
 use crate::world::World;
@@ -52,82 +53,102 @@ pub fn logits(
     Ok(0)
 }
 
-/// Continues a prompt, the likeliest token each time.
+/// Continues a prompt; the text goes out as soon as nothing to come can change it.
 pub fn generate(
     arguments: &GenerateArguments,
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
     let model = locate(&arguments.reference, world)?.open()?;
-    let prompt = match (&arguments.prompt, &arguments.ids) {
-        (_, Some(path)) => read_ids(path, world)?,
-        (Some(text), None) => encode(text, &model, &arguments.reference)?,
-        (None, None) => {
-            return Err(Error::Usage(
-                "give --prompt TEXT or --ids FILE.json".to_owned(),
-            ));
-        }
-    };
+    let prompt = prompt(arguments, &model, world)?;
     let positions = prompt.len().saturating_add(arguments.count);
+    let stop = &arguments.sampling.stop;
+    let mut answer = Answer::new(model.tokenizer(), stop, &arguments.reference)?;
     let mut engine = Engine::new(model, &options(&arguments.engine, positions, world)?)?;
     engine.submit(Request {
-        id: 0,
-        session: 0,
         prompt,
         decode_max: arguments.count,
         ignore_eos: arguments.ignore_eos,
+        sampling: sampling(&arguments.sampling)?,
+        ..Request::default()
     })?;
-    let mut answer = Answer::default();
-    while engine.step(&mut answer)? {}
-    let text = engine
-        .model()
-        .tokenizer()
-        .map(|it| it.decode(&answer.ids))
-        .transpose()?;
+    while engine.step(&mut answer)? {
+        let piece = answer.advance()?;
+        if answer.is_stopped() {
+            engine.cancel(0);
+        }
+        if !arguments.json {
+            write!(out, "{piece}")?;
+            out.flush()?;
+        }
+    }
+    let rest = answer.end();
     if arguments.json {
-        let document = json!({ "ids": answer.ids, "text": text, "finish": answer.finish });
-        writeln!(out, "{document:#}")?;
+        writeln!(out, "{:#}", answer.document())?;
+    } else if answer.text().is_some() {
+        writeln!(out, "{rest}")?;
     } else {
-        writeln!(
-            out,
-            "{}",
-            text.unwrap_or_else(|| json!(answer.ids).to_string())
-        )?;
+        writeln!(out, "{}", json!(answer.ids))?;
     }
     Ok(0)
 }
 
-/// Ids of a prompt as the model expects them: its first id where it wants one, special tokens by name.
-fn encode(text: &str, model: &engine::Model, reference: &str) -> Result<Vec<u32>, Error> {
+/// Ids to continue: as given, or of the text as the model expects it.
+fn prompt(arguments: &GenerateArguments, model: &Model, world: &World) -> Result<Vec<u32>, Error> {
+    let (text, reference) = match (&arguments.prompt, &arguments.ids) {
+        (_, Some(path)) => return read_ids(path, world),
+        (Some(text), None) => (text, &arguments.reference),
+        (None, None) => {
+            let usage = "give --prompt TEXT or --ids FILE.json";
+            return Err(Error::Usage(usage.to_owned()));
+        }
+    };
     let tokenizer = model.tokenizer().ok_or_else(|| {
         Error::Usage(format!(
             "{reference} has no tokenizer; give --ids FILE.json instead of --prompt"
         ))
     })?;
-    let ids = tokenizer.encode(text, true)?;
-    Ok(tokenizer.bos().into_iter().chain(ids).collect())
-}
-
-/// Collects the one request's output.
-#[derive(Default)]
-struct Answer {
-    ids: Vec<u32>,
-    finish: Option<&'static str>,
-}
-
-impl Sink for Answer {
-    fn event(&mut self, event: Event<'_>) {
-        match event {
-            Event::Token { id, .. } => self.ids.push(id),
-            Event::Finish { reason, .. } => {
-                self.finish = Some(match reason {
-                    FinishReason::Length => "length",
-                    FinishReason::Eos => "eos",
-                });
-            }
-            _ => {}
-        }
+    let encode = |text: &str| tokenizer.encode(text, true);
+    if !arguments.chat {
+        return Ok(with_bos(encode(text)?, tokenizer.bos()));
     }
+    let source = model.chat_template().ok_or_else(|| {
+        Error::Usage(format!(
+            "{reference} has no chat template; leave out --chat"
+        ))
+    })?;
+    let spelled = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    let rendered = ChatTemplate::new(source)?.render(&ChatInput {
+        messages: &[json!({ "role": "user", "content": text }).into()],
+        tools: None,
+        add_generation_prompt: true,
+        bos_token: spelled(tokenizer.bos_id()),
+        eos_token: spelled(tokenizer.eos_id()),
+        clock: Clock::from_unix_seconds((world.unix_s)().try_into().unwrap_or(i64::MAX)),
+        extra: &BTreeMap::new(),
+    })?;
+    Ok(encode_chat(&rendered, tokenizer.bos(), encode)?)
+}
+
+fn sampling(arguments: &SamplingArguments) -> Result<SamplingParams, Error> {
+    let logit_bias: BTreeMap<u32, f32> = arguments.logit_bias.iter().copied().collect();
+    if logit_bias.len() < arguments.logit_bias.len() {
+        let usage = "--logit-bias names an id twice; give each id once";
+        return Err(Error::Usage(usage.to_owned()));
+    }
+    Ok(SamplingParams {
+        temperature: arguments.temperature,
+        top_k: arguments.top_k,
+        top_p: arguments.top_p,
+        min_p: arguments.min_p,
+        repetition_penalty: arguments.repetition_penalty,
+        presence_penalty: arguments.presence_penalty,
+        frequency_penalty: arguments.frequency_penalty,
+        logit_bias,
+        seed: arguments.seed,
+        logprobs: arguments.logprobs,
+        stop_ids: arguments.stop_id.clone(),
+    })
 }
 
 fn options(
@@ -136,6 +157,7 @@ fn options(
     world: &World,
 ) -> Result<EngineOptions, Error> {
     Ok(EngineOptions {
+        mode: arguments.mode.parse().map_err(Error::Usage)?,
         kernels: arguments.kernels.parse().map_err(Error::Usage)?,
         threads: arguments.threads.unwrap_or(world.cores),
         chunk_tokens: CHUNK_TOKENS,

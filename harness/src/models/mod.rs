@@ -3,6 +3,7 @@
 //! Not here: fetching (`pull`), quantising (`quantize`), running (`generate`), or the list itself
 //! (`workloads::models`).
 
+mod answer;
 pub mod generate;
 pub mod inspect;
 pub mod pull;
@@ -51,7 +52,7 @@ impl Located {
     /// Reads or builds the weights.
     pub fn open(&self) -> Result<engine::Model, Error> {
         Ok(match &self.path {
-            Some(path) => engine::Model::open_gguf(path)?,
+            Some(path) => engine::Model::open(path)?,
             None => engine::Model::synthetic(&self.name)?,
         })
     }
@@ -113,14 +114,9 @@ pub fn locate(reference: &str, world: &World) -> Result<Located, Error> {
 }
 
 fn locate_file(reference: &str, path: PathBuf) -> Result<Located, Error> {
-    if path.is_dir() {
+    if !path.exists() {
         return Err(Error::Usage(format!(
-            "{reference} is a directory; give the GGUF file itself"
-        )));
-    }
-    if !path.is_file() {
-        return Err(Error::Usage(format!(
-            "no file {reference}; `harness model list` shows names"
+            "no file or directory {reference}; `harness model list` shows names"
         )));
     }
     let name = path

@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use engine::DType;
+
 use super::{Registration, commands, named, register, registration};
 use crate::error::Error;
 use crate::files;
@@ -12,11 +14,7 @@ use crate::world::World;
 /// Quantises `name` unless that was done and the file is intact; says which.
 pub fn quantize(name: &str, to: &str, world: &World) -> Result<String, Error> {
     let model = named(name)?;
-    if to != "q8_0" {
-        return Err(Error::Usage(format!(
-            "cannot quantise to `{to}`; give --to q8_0"
-        )));
-    }
+    let dtype: DType = to.parse().map_err(Error::Usage)?;
     let Some((input, source)) = registration(name, world)? else {
         return Err(Error::ModelMissing {
             command: commands(name, &model, world),
@@ -41,7 +39,7 @@ pub fn quantize(name: &str, to: &str, world: &World) -> Result<String, Error> {
     let temporary = files::temporary_name(&target);
     world.say(&format!("quantising {name} to {to}, some seconds"));
     let _ = fs::remove_file(&temporary); // of a quantisation that was stopped
-    engine::quantize_gguf(&input, &temporary)?;
+    engine::quantize_gguf(&input, &temporary, dtype)?;
     let found = files::file_sha256(&temporary)?;
     let failed = |source| Error::io("cannot write", &target, source);
     if let Some(expected) = pinned.filter(|expected| *expected != found) {

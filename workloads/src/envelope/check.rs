@@ -86,7 +86,7 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
             "the name of a model or the path of a GGUF file",
         ));
     }
-    word("mode", &envelope.mode, &["exact"])?;
+    word("mode", &envelope.mode, &["exact", "fast"])?;
     word("workload.kind", &workload.kind, &["session"])?;
     within("workload.agents", workload.agents, &AGENTS)?;
     within("workload.turns", workload.turns, &TURNS)?;

@@ -16,7 +16,7 @@ use crate::tensor::{PackedMatrix, Panel};
 const TILE_INPUTS: usize = 6;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn matmul(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]) {
     if x.len() == w.cols() {
         return one_input(w, panels, x, out);
@@ -53,7 +53,7 @@ pub(super) fn matmul(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mu
 
 /// `N` inputs against a panel of f32 weights `[cols][16]`.
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn tile<const N: usize>(weights: &[f32], x: &[f32], out: &mut [&mut [f32]]) {
     let cols = weights.len() / PANEL_ROWS;
     assert!(x.len() == N * cols && out.len() == N);
@@ -76,7 +76,7 @@ fn tile<const N: usize>(weights: &[f32], x: &[f32], out: &mut [&mut [f32]]) {
 }
 
 /// One input, two panels at a time so that four accumulators are in flight.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn one_input(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]) {
     let mut pairs = out.chunks_exact_mut(2 * PANEL_ROWS);
     let mut panel = panels.start;
@@ -91,18 +91,19 @@ fn one_input(w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32])
 }
 
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn block_by_block<const N: usize>(panels: [Panel<'_>; N], x: &[f32], out: &mut [f32]) {
     let mut unpacked = [[0.0_f32; BLOCK * PANEL_ROWS]; N];
     let mut sums = [[_mm256_setzero_ps(); 2]; N];
     for (block, x) in x.chunks(BLOCK).enumerate() {
+        let len = x.len() * PANEL_ROWS;
         let mut weights: [&[f32]; N] = [&[]; N];
         for ((weights, unpacked), panel) in weights.iter_mut().zip(&mut unpacked).zip(panels) {
             *weights = match panel {
-                Panel::F32(values) => &values[block * BLOCK * PANEL_ROWS..][..x.len() * PANEL_ROWS],
+                Panel::F32(values) => &values[block * BLOCK * PANEL_ROWS..][..len],
                 quantised => {
-                    dequantize(quantised, block, unpacked);
-                    &unpacked[..x.len() * PANEL_ROWS]
+                    dequantize(quantised, block, &mut unpacked[..len]);
+                    &unpacked[..len]
                 }
             };
         }
@@ -124,7 +125,7 @@ fn block_by_block<const N: usize>(panels: [Panel<'_>; N], x: &[f32], out: &mut [
 }
 
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn store(sum: [__m256; 2], out: &mut [f32]) {
     assert!(out.len() == PANEL_ROWS);
     // SAFETY: out has sixteen elements.

@@ -1,4 +1,4 @@
-//! The kernels for CPUs with AVX2 and FMA. Same files, same bits as `scalar`.
+//! The kernels for CPUs with AVX2, FMA and F16C. Same files, same bits as `scalar`.
 //!
 //! Eight f32 lanes: output rows in `matmul`, positions and dimensions in `attend`, stripes in `norm`. Not here: sums
 //! across lanes, except of the eight stripes, in the reference's order.
@@ -8,14 +8,16 @@
 use std::ops::Range;
 
 use super::Kernels;
-use crate::tensor::{PackedMatrix, PageView, Partials};
+use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
 
 mod activation;
 mod attend;
 mod dequantize;
 mod exp;
 mod matmul;
+mod matmul_fast;
 mod norm;
+mod quantize;
 
 /// Lanes of a register.
 const LANES: usize = 8;
@@ -24,7 +26,7 @@ const LANES: usize = 8;
 macro_rules! detected {
     ($($name:ident: $body:path, ($($argument:ident: $type:ty),*);)*) => {
         $(fn $name($($argument: $type),*) {
-            // SAFETY: `table` is only called after AVX2 and FMA were detected.
+            // SAFETY: `table` is only called after AVX2, FMA and F16C were detected.
             unsafe { $body($($argument),*) }
         })*
     };
@@ -32,18 +34,23 @@ macro_rules! detected {
 
 detected! {
     matmul: matmul::matmul, (w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]);
+    quantize: quantize::quantize, (x: &[f32], out: &mut Activations);
+    matmul_fast: matmul_fast::matmul_fast,
+        (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
-        (page: PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, out: &mut Partials);
+        (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: &mut Partials);
     merge: attend::merge, (into: &mut Partials, page: &Partials);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
 }
 
-/// The AVX2 table. Call only after detecting AVX2 and FMA, as [`Kernels::choose`] does.
+/// The AVX2 table. Call only after detecting AVX2, FMA and F16C, as [`Kernels::choose`] does.
 pub(super) fn table() -> Kernels {
     Kernels {
         name: "avx2",
         matmul,
+        quantize,
+        matmul_fast,
         attend,
         merge,
         rms_norm,

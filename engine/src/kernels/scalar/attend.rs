@@ -3,46 +3,65 @@
 //! A page gives (max, sum, out) that do not depend on who asks with it or what else is computed; merging page by page
 //! therefore gives the same bits for prefill, decode and a prefix shared by many. Not here: which pages, which queries.
 
+use half::f16;
+
 use super::exp::exp;
 use crate::kernels::{STRIPES, sum_stripes};
-use crate::tensor::{PAGE_POSITIONS, PageView, Partials};
+use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
 
-/// Fills `out` for `queries[m][head_dim]` over the first `visible[m]` positions of one head's page.
+/// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[inline(always)]
 pub(in crate::kernels) fn attend(
     page: PageView<'_>,
     queries: &[f32],
-    visible: &[usize],
+    seen: &[Span],
     scale: f32,
     out: &mut Partials,
 ) {
-    let head_dim = page.k.len() / PAGE_POSITIONS;
-    out.reset(visible.len(), head_dim);
-    for (m, (query, &visible)) in queries.chunks_exact(head_dim).zip(visible).enumerate() {
-        if visible == 0 {
+    match page.data {
+        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, out),
+        PageData::F16 { k, v } => attend_f32(&widened(k), &widened(v), queries, seen, scale, out),
+    }
+}
+
+fn widened(bits: &[u16]) -> Vec<f32> {
+    bits.iter()
+        .map(|bits| f16::from_bits(*bits).to_f32())
+        .collect()
+}
+
+#[inline(always)]
+fn attend_f32(
+    k: &[f32],
+    v: &[f32],
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    out: &mut Partials,
+) {
+    let head_dim = k.len() / PAGE_POSITIONS;
+    out.reset(seen.len(), head_dim);
+    for (m, (query, &seen)) in queries.chunks_exact(head_dim).zip(seen).enumerate() {
+        if seen.is_empty() {
             continue;
         }
         let mut scores = [0.0_f32; PAGE_POSITIONS];
-        for (&q, keys) in query.iter().zip(page.k.chunks_exact(PAGE_POSITIONS)) {
+        for (&q, keys) in query.iter().zip(k.chunks_exact(PAGE_POSITIONS)) {
             for (score, &key) in scores.iter_mut().zip(keys) {
                 *score = q.mul_add(key, *score);
             }
         }
-        let scores = &mut scores[..visible];
         let mut max = f32::NEG_INFINITY;
-        for score in scores.iter_mut() {
+        for score in &mut scores[seen.first..seen.end] {
             *score *= scale;
             max = if *score > max { *score } else { max };
         }
         let mut stripes = [0.0_f32; STRIPES];
         let out_row = &mut out.out[m * head_dim..][..head_dim];
-        for (position, score) in scores.iter().enumerate() {
-            let weight = exp(score - max);
-            stripes[position % STRIPES] += weight;
-            for (o, &value) in out_row
-                .iter_mut()
-                .zip(&page.v[position * head_dim..][..head_dim])
-            {
+        for slot in seen.first..seen.end {
+            let weight = exp(scores[slot] - max);
+            stripes[slot % STRIPES] += weight;
+            for (o, &value) in out_row.iter_mut().zip(&v[slot * head_dim..]) {
                 *o = weight.mul_add(value, *o);
             }
         }
@@ -58,6 +77,12 @@ pub(in crate::kernels) fn merge(into: &mut Partials, page: &Partials) {
     for (m, out) in into.out.chunks_exact_mut(head_dim).enumerate() {
         if page.sum[m] == 0.0 {
             continue; // the query sees nothing of this page
+        }
+        if into.sum[m] == 0.0 {
+            // The first page with something to see is taken as it is.
+            (into.max[m], into.sum[m]) = (page.max[m], page.sum[m]);
+            out.copy_from_slice(&page.out[m * head_dim..][..head_dim]);
+            continue;
         }
         let max = if page.max[m] > into.max[m] {
             page.max[m]

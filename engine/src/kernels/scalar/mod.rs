@@ -8,14 +8,16 @@
 use std::ops::Range;
 
 use super::Kernels;
-use crate::tensor::{PackedMatrix, PageView, Partials};
+use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
 
 pub(super) mod activation;
 pub(super) mod attend;
 pub(super) mod dequantize;
 pub(super) mod exp;
 pub(super) mod matmul;
+pub(super) mod matmul_fast;
 pub(super) mod norm;
+pub(super) mod quantize;
 
 /// Declares each kernel as is and compiled for FMA.
 macro_rules! compiled_twice {
@@ -39,8 +41,11 @@ macro_rules! compiled_twice {
 
 compiled_twice! {
     matmul: matmul::matmul, (w: &PackedMatrix, panels: Range<usize>, x: &[f32], out: &mut [f32]);
+    quantize: quantize::quantize, (x: &[f32], out: &mut Activations);
+    matmul_fast: matmul_fast::matmul_fast,
+        (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
-        (page: PageView<'_>, queries: &[f32], visible: &[usize], scale: f32, out: &mut Partials);
+        (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: &mut Partials);
     merge: attend::merge, (into: &mut Partials, page: &Partials);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
@@ -53,6 +58,8 @@ pub fn table() -> Kernels {
         return Kernels {
             name: "scalar",
             matmul: fma::matmul,
+            quantize: fma::quantize,
+            matmul_fast: fma::matmul_fast,
             attend: fma::attend,
             merge: fma::merge,
             rms_norm: fma::rms_norm,
@@ -67,6 +74,8 @@ pub fn plain_table() -> Kernels {
     Kernels {
         name: "scalar",
         matmul: plain::matmul,
+        quantize: plain::quantize,
+        matmul_fast: plain::matmul_fast,
         attend: plain::attend,
         merge: plain::merge,
         rms_norm: plain::rms_norm,

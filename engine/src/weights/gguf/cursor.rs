@@ -1,95 +1,110 @@
-//! A reading position in untrusted bytes: every read says where it failed instead of running past the end.
+//! A reading position in an untrusted file: every read says where it failed instead of running past the end.
 
 use super::value::Value;
+use crate::error::{Error, Result};
+use crate::weights::file::ModelFile;
 
+/// Bytes read ahead.
+const WINDOW: u64 = 1 << 20;
 /// Longest string believed. Real ones are tokens, and chat templates of some kilobytes.
 const STRING_BYTES_MAX: u64 = 1 << 24;
 /// Longest array believed; the largest vocabularies have under half a million tokens.
 const ARRAY_LEN_MAX: u64 = 1 << 22;
 /// Deepest nesting of arrays believed; real files nest none.
 const ARRAY_DEPTH_MAX: usize = 2;
-
-/// A failed read: where and why.
-pub(super) struct Failure {
-    pub(super) offset: usize,
-    pub(super) what: String,
-}
-
-pub(super) type Read<T> = Result<T, Failure>;
+/// Memory for decoded array elements besides the file's own size. A vocabulary without weights needs up to 40 MB.
+const VALUE_BYTES_SPARE: u64 = 1 << 26;
 
 pub(super) struct Cursor<'a> {
-    bytes: &'a [u8],
-    pub(super) offset: usize,
+    file: &'a ModelFile,
+    window: Vec<u8>,
+    window_start: u64,
+    pub(super) offset: u64,
+    /// Array elements that may still be decoded: one of a byte takes thirty in memory.
+    elements_left: u64,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0 }
+    pub(super) fn new(file: &'a ModelFile) -> Self {
+        Self {
+            file,
+            window: Vec::new(),
+            window_start: 0,
+            offset: 0,
+            elements_left: (file.len() + VALUE_BYTES_SPARE) / size_of::<Value>() as u64,
+        }
     }
 
-    pub(super) fn fail<T>(&self, what: impl Into<String>) -> Read<T> {
-        Err(Failure {
-            offset: self.offset,
-            what: what.into(),
-        })
+    pub(super) fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
+        self.fail_at(self.offset, what)
     }
 
-    pub(super) fn take(&mut self, len: usize, what: &str) -> Read<&'a [u8]> {
-        let left = self.bytes.len() - self.offset;
-        if len > left {
+    pub(super) fn fail_at<T>(&self, offset: u64, what: impl Into<String>) -> Result<T> {
+        Err(self.error(offset, what))
+    }
+
+    fn error(&self, offset: u64, what: impl Into<String>) -> Error {
+        self.file.malformed(offset, what.into())
+    }
+
+    pub(super) fn take(&mut self, len: usize, what: &str) -> Result<&[u8]> {
+        let left = self.file.len() - self.offset;
+        if len as u64 > left {
             return self.fail(format!(
                 "the file ends inside {what}: {len} bytes needed, {left} left"
             ));
         }
-        let bytes = &self.bytes[self.offset..self.offset + len];
-        self.offset += len;
-        Ok(bytes)
+        let mut start = (self.offset - self.window_start) as usize;
+        if start + len > self.window.len() {
+            let fill = WINDOW.max(len as u64).min(left);
+            self.window = self.file.read_at(self.offset, fill as usize)?;
+            self.window_start = self.offset;
+            start = 0;
+        }
+        self.offset += len as u64;
+        Ok(&self.window[start..start + len])
     }
 
-    fn array<const N: usize>(&mut self, what: &str) -> Read<[u8; N]> {
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N, what)?);
         Ok(bytes)
     }
 
-    pub(super) fn u32(&mut self, what: &str) -> Read<u32> {
+    pub(super) fn u32(&mut self, what: &str) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    pub(super) fn u64(&mut self, what: &str) -> Read<u64> {
+    pub(super) fn u64(&mut self, what: &str) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
     /// A count, refused above `limit`.
-    pub(super) fn count(&mut self, limit: u64, what: &str) -> Read<usize> {
+    pub(super) fn count(&mut self, limit: u64, what: &str) -> Result<usize> {
         let start = self.offset;
         let count = self.u64(what)?;
         if count > limit {
-            let what = format!("{what} is {count}; at most {limit} is believed");
-            return Err(Failure {
-                offset: start,
-                what,
-            });
+            return self.fail_at(
+                start,
+                format!("{what} is {count}; at most {limit} is believed"),
+            );
         }
         Ok(count as usize)
     }
 
-    pub(super) fn text(&mut self, what: &str) -> Read<String> {
+    pub(super) fn text(&mut self, what: &str) -> Result<String> {
         let len = self.count(STRING_BYTES_MAX, what)?;
         let start = self.offset;
-        let bytes = self.take(len, what)?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| Failure {
-            offset: start,
-            what: format!("{what} is not UTF-8"),
-        })
+        let bytes = self.take(len, what)?.to_vec();
+        String::from_utf8(bytes).map_err(|_| self.error(start, format!("{what} is not UTF-8")))
     }
 
-    pub(super) fn value(&mut self, depth: usize) -> Read<Value> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Value> {
         let type_number = self.u32("a value type")?;
         self.value_of(type_number, depth)
     }
 
-    fn value_of(&mut self, type_number: u32, depth: usize) -> Read<Value> {
+    fn value_of(&mut self, type_number: u32, depth: usize) -> Result<Value> {
         const WHAT: &str = "a metadata value";
         Ok(match type_number {
             0 => Value::Unsigned(u64::from(u8::from_le_bytes(self.array(WHAT)?))),
@@ -113,12 +128,16 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    fn array_value(&mut self, depth: usize) -> Read<Value> {
+    fn array_value(&mut self, depth: usize) -> Result<Value> {
         if depth >= ARRAY_DEPTH_MAX {
             return self.fail(format!("arrays nest deeper than {ARRAY_DEPTH_MAX}"));
         }
         let element = self.u32("an array's element type")?;
         let len = self.count(ARRAY_LEN_MAX, "an array length")?;
+        let Some(left) = self.elements_left.checked_sub(len as u64) else {
+            return self.fail("the arrays take more memory than the file's size allows");
+        };
+        self.elements_left = left;
         // Not reserved up front: a forged length must not allocate before its bytes are seen.
         let mut values = Vec::new();
         for _ in 0..len {

@@ -12,11 +12,11 @@ use std::path::Path;
 
 pub use value::Value;
 
-use super::TensorSource;
-use super::map::MappedFile;
+use super::file::ModelFile;
+use super::{PairLayout, Tensor, TensorSource};
 use crate::error::{Error, Result};
+use crate::tensor::DType;
 use crate::tensor::dtype::gguf_type_name;
-use crate::tensor::{DType, PackedMatrix};
 
 /// A tensor of the file: where it is and what it holds.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct TensorInfo {
     /// GGUF type number, computable or not.
     pub type_number: u32,
     /// First byte, from the start of the file.
-    pub start: usize,
+    pub start: u64,
 }
 
 /// A key with its value and the bytes that spell both.
@@ -36,12 +36,12 @@ pub struct Entry {
     /// Decoded value.
     pub value: Value,
     /// The bytes of key, type and value in the file.
-    pub bytes: std::ops::Range<usize>,
+    pub bytes: std::ops::Range<u64>,
 }
 
-/// A parsed GGUF file, still mapped.
+/// A parsed GGUF file; tensors are read from it when asked for.
 pub struct Gguf {
-    file: MappedFile,
+    file: ModelFile,
     keys: Vec<String>,
     entries: HashMap<String, Entry>,
     tensors: Vec<TensorInfo>,
@@ -49,14 +49,14 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Maps and parses `path`.
+    /// Parses `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        parse::parse(MappedFile::open(path)?)
+        parse::parse(ModelFile::open(path)?)
     }
 
-    /// The whole file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.file
+    /// SHA-256 of the whole file.
+    pub fn sha256(&self) -> Result<[u8; 32]> {
+        self.file.sha256()
     }
 
     /// Where it is.
@@ -72,6 +72,16 @@ impl Gguf {
     /// The entry of `key`.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
+    }
+
+    /// The bytes that spell `key`, its type and its value.
+    pub fn entry_bytes(&self, key: &str) -> Result<Vec<u8>> {
+        let entry = self.entries.get(key);
+        let range = &entry
+            .ok_or_else(|| Error::MissingKey(key.to_owned()))?
+            .bytes;
+        self.file
+            .read_at(range.start, (range.end - range.start) as usize)
     }
 
     /// Tensors in file order.
@@ -141,46 +151,35 @@ impl Gguf {
         }
     }
 
-    /// The tensor `name` with its computable type and its bytes.
-    pub fn tensor(&self, name: &str) -> Result<(&TensorInfo, DType, &[u8])> {
-        let index = self
-            .index
-            .get(name)
-            .ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
-        let info = &self.tensors[*index];
-        let dtype = DType::from_gguf(info.type_number).ok_or_else(|| Error::UnsupportedType {
-            tensor: name.to_owned(),
-            dtype: gguf_type_name(info.type_number),
-        })?;
-        let len =
-            info.shape.iter().product::<usize>() / dtype.block_elements() * dtype.block_bytes();
-        Ok((info, dtype, &self.file[info.start..info.start + len]))
-    }
-
-    fn shaped(&self, name: &str, shape: &[usize]) -> Result<(DType, &[u8])> {
-        let (info, dtype, bytes) = self.tensor(name)?;
-        if info.shape != shape {
-            return Err(Error::WrongShape {
-                tensor: name.to_owned(),
-                expected: shape.to_vec(),
-                found: info.shape.clone(),
-            });
-        }
-        Ok((dtype, bytes))
+    /// Where the tensor `name` is.
+    fn info(&self, name: &str) -> Result<&TensorInfo> {
+        let index = self.index.get(name);
+        index
+            .map(|index| &self.tensors[*index])
+            .ok_or_else(|| Error::MissingTensor(name.to_owned()))
     }
 }
 
 impl TensorSource for Gguf {
-    fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
-        let (dtype, bytes) = self.shaped(name, &[cols, rows])?;
-        Ok(PackedMatrix::pack(dtype, rows, cols, bytes))
-    }
-
-    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
-        let (dtype, bytes) = self.shaped(name, &[len])?;
-        let mut values = vec![0.0; len];
-        dtype.dequantize(bytes, &mut values);
-        Ok(values)
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        let TensorInfo {
+            name,
+            shape,
+            type_number,
+            start,
+        } = self.info(name)?.clone();
+        let Some(dtype) = DType::from_gguf(type_number) else {
+            let (tensor, dtype) = (name, gguf_type_name(type_number));
+            return Err(Error::UnsupportedType { tensor, dtype });
+        };
+        let blocks = shape.iter().product::<usize>() / dtype.block_elements();
+        let bytes = self.file.read_at(start, blocks * dtype.block_bytes())?;
+        Ok(Tensor {
+            name,
+            dtype,
+            shape,
+            bytes,
+        })
     }
 
     fn names(&self) -> Vec<&str> {
@@ -188,5 +187,12 @@ impl TensorSource for Gguf {
             .iter()
             .map(|tensor| tensor.name.as_str())
             .collect()
+    }
+
+    fn pair_layout(&self) -> PairLayout {
+        match self.optional_str("general.architecture") {
+            Ok(Some("llama")) => PairLayout::Neighbours,
+            _ => PairLayout::Halves,
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::cursor::{Cursor, Failure, Read};
+use super::cursor::Cursor;
 use super::{Entry, Gguf, TensorInfo};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tensor::DType;
-use crate::weights::map::MappedFile;
+use crate::weights::file::ModelFile;
 
 /// More tensors than any published model has.
 const TENSORS_MAX: u64 = 1 << 16;
@@ -14,43 +14,17 @@ const TENSORS_MAX: u64 = 1 << 16;
 const KEYS_MAX: u64 = 1 << 12;
 /// Dimensions ggml allows.
 const DIMENSIONS_MAX: u32 = 4;
+/// Longest dimension believed, far above any file and far below where the product with a block's bytes wraps.
+const DIMENSION_MAX: u64 = 1 << 40;
 /// Alignment of tensor data where the file does not say.
 const ALIGNMENT_DEFAULT: u64 = 32;
 /// Largest alignment believed.
 const ALIGNMENT_MAX: u64 = 1 << 16;
 
-struct Parsed {
-    keys: Vec<String>,
-    entries: HashMap<String, Entry>,
-    tensors: Vec<TensorInfo>,
-}
-
-pub(super) fn parse(file: MappedFile) -> Result<Gguf> {
-    let parsed = parse_bytes(&file).map_err(|failure| Error::Malformed {
-        path: file.path().to_owned(),
-        offset: failure.offset as u64,
-        what: failure.what,
-    })?;
-    let index = parsed
-        .tensors
-        .iter()
-        .enumerate()
-        .map(|(i, info)| (info.name.clone(), i))
-        .collect();
-    Ok(Gguf {
-        file,
-        keys: parsed.keys,
-        entries: parsed.entries,
-        tensors: parsed.tensors,
-        index,
-    })
-}
-
-fn parse_bytes(bytes: &[u8]) -> Read<Parsed> {
-    let mut cursor = Cursor::new(bytes);
+pub(super) fn parse(file: ModelFile) -> Result<Gguf> {
+    let mut cursor = Cursor::new(&file);
     if cursor.take(4, "the magic")? != b"GGUF" {
-        cursor.offset = 0;
-        return cursor.fail("this is not a GGUF file: it does not begin with `GGUF`");
+        return cursor.fail_at(0, "this is not a GGUF file: it does not begin with `GGUF`");
     }
     let version = cursor.u32("the version")?;
     if !(2..=3).contains(&version) {
@@ -66,22 +40,25 @@ fn parse_bytes(bytes: &[u8]) -> Read<Parsed> {
     for _ in 0..tensor_count {
         tensors.push(tensor_info(&mut cursor)?);
     }
-    let data_start = (cursor.offset as u64).next_multiple_of(alignment);
-    place(
-        &mut tensors,
-        data_start,
-        alignment,
-        bytes.len() as u64,
-        cursor.offset,
-    )?;
-    Ok(Parsed {
+    let list_end = cursor.offset;
+    let data_start = list_end.next_multiple_of(alignment);
+    place(&mut tensors, data_start, alignment, file.len())
+        .or_else(|what| cursor.fail_at(list_end, what))?;
+    let names = tensors.iter().enumerate();
+    let index = names.map(|(i, info)| (info.name.clone(), i)).collect();
+    Ok(Gguf {
+        file,
         keys,
         entries,
         tensors,
+        index,
     })
 }
 
-fn metadata(cursor: &mut Cursor<'_>, count: usize) -> Read<(Vec<String>, HashMap<String, Entry>)> {
+fn metadata(
+    cursor: &mut Cursor<'_>,
+    count: usize,
+) -> Result<(Vec<String>, HashMap<String, Entry>)> {
     let (mut keys, mut entries) = (Vec::new(), HashMap::new());
     for _ in 0..count {
         let start = cursor.offset;
@@ -92,17 +69,14 @@ fn metadata(cursor: &mut Cursor<'_>, count: usize) -> Read<(Vec<String>, HashMap
             bytes: start..cursor.offset,
         };
         if entries.insert(key.clone(), entry).is_some() {
-            return Err(Failure {
-                offset: start,
-                what: format!("key `{key}` occurs twice"),
-            });
+            return cursor.fail_at(start, format!("key `{key}` occurs twice"));
         }
         keys.push(key);
     }
     Ok((keys, entries))
 }
 
-fn alignment(cursor: &Cursor<'_>, entries: &HashMap<String, Entry>) -> Read<u64> {
+fn alignment(cursor: &Cursor<'_>, entries: &HashMap<String, Entry>) -> Result<u64> {
     let Some(entry) = entries.get("general.alignment") else {
         return Ok(ALIGNMENT_DEFAULT);
     };
@@ -116,7 +90,7 @@ fn alignment(cursor: &Cursor<'_>, entries: &HashMap<String, Entry>) -> Read<u64>
 }
 
 /// One entry of the tensor list, `start` still relative to the data.
-fn tensor_info(cursor: &mut Cursor<'_>) -> Read<TensorInfo> {
+fn tensor_info(cursor: &mut Cursor<'_>) -> Result<TensorInfo> {
     let name = cursor.text("a tensor name")?;
     let dimensions = cursor.u32("a dimension count")?;
     if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
@@ -126,8 +100,7 @@ fn tensor_info(cursor: &mut Cursor<'_>) -> Read<TensorInfo> {
     }
     let mut shape = Vec::new();
     for _ in 0..dimensions {
-        // The element count must fit comfortably, so that no later product of two shapes can wrap.
-        let dimension = cursor.count(1 << 40, "a dimension")?;
+        let dimension = cursor.count(DIMENSION_MAX, "a dimension")?;
         if dimension == 0 {
             return cursor.fail(format!("tensor `{name}` has a dimension of 0"));
         }
@@ -135,9 +108,6 @@ fn tensor_info(cursor: &mut Cursor<'_>) -> Read<TensorInfo> {
     }
     let type_number = cursor.u32("a tensor type")?;
     let start = cursor.u64("a tensor offset")?;
-    let Ok(start) = usize::try_from(start) else {
-        return cursor.fail(format!("tensor `{name}` has offset {start}"));
-    };
     Ok(TensorInfo {
         name,
         shape,
@@ -152,24 +122,17 @@ fn place(
     data_start: u64,
     alignment: u64,
     file_len: u64,
-    list_end: usize,
-) -> Read<()> {
-    let fail = |what: String| {
-        Err(Failure {
-            offset: list_end,
-            what,
-        })
-    };
+) -> std::result::Result<(), String> {
     let mut spans: Vec<(u64, u64, &str)> = Vec::new();
     let mut names = std::collections::HashSet::new();
     for tensor in tensors.iter_mut() {
         if !names.insert(tensor.name.clone()) {
-            return fail(format!("tensor `{}` occurs twice", tensor.name));
+            return Err(format!("tensor `{}` occurs twice", tensor.name));
         }
-        let offset = tensor.start as u64;
+        let offset = tensor.start;
         if !offset.is_multiple_of(alignment) {
             let name = &tensor.name;
-            return fail(format!(
+            return Err(format!(
                 "tensor `{name}` begins at {offset}, which is not aligned to {alignment}"
             ));
         }
@@ -177,22 +140,22 @@ fn place(
             .checked_add(offset)
             .filter(|start| *start <= file_len)
         else {
-            return fail(format!(
+            return Err(format!(
                 "tensor `{}` begins at {offset}, beyond the file's end",
                 tensor.name
             ));
         };
-        tensor.start = start as usize;
+        tensor.start = start;
     }
     for tensor in tensors.iter() {
         // A type we do not compute has no known size; loading it fails by name, so its end is not needed.
         let Some(dtype) = DType::from_gguf(tensor.type_number) else {
             continue;
         };
-        let start = tensor.start as u64;
+        let start = tensor.start;
         let Some(bytes) = byte_len(&tensor.shape, dtype) else {
             let TensorInfo { name, shape, .. } = tensor;
-            return fail(format!(
+            return Err(format!(
                 "tensor `{name}` of shape {shape:?} is not whole {dtype} blocks"
             ));
         };
@@ -200,7 +163,7 @@ fn place(
             Some(end) if end <= file_len => spans.push((start, end, &tensor.name)),
             _ => {
                 let name = &tensor.name;
-                return fail(format!(
+                return Err(format!(
                     "tensor `{name}` needs {bytes} bytes from byte {start}; the file has {file_len}"
                 ));
             }
@@ -209,7 +172,7 @@ fn place(
     spans.sort_unstable();
     for pair in spans.windows(2) {
         if pair[0].1 > pair[1].0 {
-            return fail(format!(
+            return Err(format!(
                 "tensors `{}` and `{}` overlap",
                 pair[0].2, pair[1].2
             ));

@@ -6,6 +6,11 @@ use std::io::{self, Write};
 
 /// Alignment of tensor data, the format's default.
 const ALIGNMENT: usize = 32;
+/// The format's numbers of value types.
+const TYPE_U32: u32 = 4;
+const TYPE_F32: u32 = 6;
+const TYPE_TEXT: u32 = 8;
+const TYPE_ARRAY: u32 = 9;
 
 /// A tensor to be written.
 pub struct OutTensor {
@@ -21,19 +26,33 @@ pub struct OutTensor {
 
 /// A metadata entry holding an unsigned 32-bit integer.
 pub fn u32_entry(key: &str, value: u32) -> Vec<u8> {
-    const TYPE_U32: u32 = 4;
-    let mut entry = text(key);
-    entry.extend_from_slice(&TYPE_U32.to_le_bytes());
-    entry.extend_from_slice(&value.to_le_bytes());
-    entry
+    entry(key, TYPE_U32, &value.to_le_bytes())
+}
+
+/// A metadata entry holding a 32-bit float.
+pub fn f32_entry(key: &str, value: f32) -> Vec<u8> {
+    entry(key, TYPE_F32, &value.to_le_bytes())
 }
 
 /// A metadata entry holding text.
 pub fn text_entry(key: &str, value: &str) -> Vec<u8> {
-    const TYPE_TEXT: u32 = 8;
+    entry(key, TYPE_TEXT, &text(value))
+}
+
+/// A metadata entry holding an array of texts.
+pub fn texts_entry<T: AsRef<str>>(key: &str, values: &[T]) -> Vec<u8> {
+    let mut array = TYPE_TEXT.to_le_bytes().to_vec();
+    array.extend_from_slice(&(values.len() as u64).to_le_bytes());
+    for value in values {
+        array.extend_from_slice(&text(value.as_ref()));
+    }
+    entry(key, TYPE_ARRAY, &array)
+}
+
+fn entry(key: &str, value_type: u32, value: &[u8]) -> Vec<u8> {
     let mut entry = text(key);
-    entry.extend_from_slice(&TYPE_TEXT.to_le_bytes());
-    entry.extend_from_slice(&text(value));
+    entry.extend_from_slice(&value_type.to_le_bytes());
+    entry.extend_from_slice(value);
     entry
 }
 

@@ -1,0 +1,53 @@
+//! Inputs of `fast` products rounded to bytes, per block of 32: q = round half to even of x * (127 / greatest magnitude).
+//!
+//! A block of zeros, or of magnitudes so small that 127 over them overflows, gives zeros. A block with NaN or
+//! infinity gives the scale NaN, which reaches the logits and is refused there. Not here: weights, rounded at load or before.
+
+use crate::tensor::Activations;
+use crate::tensor::dtype::BLOCK;
+
+/// Greatest quantised magnitude.
+pub(in crate::kernels) const LEVELS: f32 = 127.0;
+/// Bits of positive infinity; magnitudes at or above are not finite.
+pub(in crate::kernels) const INFINITY_BITS: u32 = 0x7f80_0000;
+
+/// Rounds `x`, rows of whole blocks, into `out`, which has room for it.
+#[inline(always)]
+pub(in crate::kernels) fn quantize(x: &[f32], out: &mut Activations) {
+    for (b, (x, quants)) in x
+        .chunks_exact(BLOCK)
+        .zip(out.quants.chunks_exact_mut(BLOCK))
+        .enumerate()
+    {
+        // Compared as integers, so that NaN is the greatest and no order of comparing matters.
+        let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
+        let (inverse, scale) = factors(greatest);
+        let mut sum = 0;
+        for (quant, &x) in quants.iter_mut().zip(x) {
+            let rounded = if inverse == 0.0 {
+                0
+            } else {
+                (x * inverse).round_ties_even() as i8
+            };
+            *quant = rounded;
+            sum += i32::from(rounded);
+        }
+        out.scales[b] = scale;
+        out.sums[b] = sum;
+    }
+}
+
+/// (127 / greatest, greatest / 127) of a block, from the bits of its greatest magnitude.
+#[inline(always)]
+pub(in crate::kernels) fn factors(greatest: u32) -> (f32, f32) {
+    if greatest >= INFINITY_BITS {
+        return (0.0, f32::NAN);
+    }
+    let greatest = f32::from_bits(greatest);
+    let inverse = LEVELS / greatest;
+    if inverse.is_finite() {
+        (inverse, greatest / LEVELS)
+    } else {
+        (0.0, 0.0)
+    }
+}

@@ -1,0 +1,151 @@
+//! The memory of one page: `[layers][K: kv_heads x head_dim x 64, V: kv_heads x 64 x head_dim]`, in either element type.
+//!
+//! Not here: references and lengths (`pool`).
+
+use half::f16;
+
+use crate::tensor::{Buffer, KvType, PAGE_POSITIONS, PageData};
+
+/// Sizes that fix a page's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers of the model.
+    pub layers: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Dimensions per head.
+    pub head_dim: usize,
+}
+
+impl KvShape {
+    fn half_layer(self) -> usize {
+        self.kv_heads * self.head_dim * PAGE_POSITIONS
+    }
+
+    fn page_elements(self) -> usize {
+        2 * self.layers * self.half_layer()
+    }
+
+    /// Bytes of one page.
+    pub fn page_bytes(self, element: KvType) -> u64 {
+        (self.page_elements() * element.bytes()) as u64
+    }
+}
+
+/// The elements of one page.
+pub(super) enum Elements {
+    F32(Buffer<f32>),
+    F16(Buffer<u16>),
+}
+
+impl Elements {
+    pub(super) fn zeroed(shape: KvShape, element: KvType) -> Self {
+        match element {
+            KvType::F32 => Self::F32(Buffer::zeroed(shape.page_elements())),
+            KvType::F16 => Self::F16(Buffer::zeroed(shape.page_elements())),
+        }
+    }
+
+    /// No elements at all, to stand in while a page's own are elsewhere.
+    pub(super) fn empty() -> Self {
+        Self::F32(Buffer::zeroed(0))
+    }
+
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::F32(data) => data.fill(0.0),
+            Self::F16(data) => data.fill(0),
+        }
+    }
+
+    /// Writes keys and values, `[kv_heads][head_dim]` each, of one layer and slot, rounded to the element type.
+    pub(super) fn write(
+        &mut self,
+        shape: KvShape,
+        layer: usize,
+        slot: usize,
+        row: (&[f32], &[f32]),
+    ) {
+        match self {
+            Self::F32(data) => write(data, shape, layer, slot, row, |x| x),
+            Self::F16(data) => write(data, shape, layer, slot, row, |x| {
+                f16::from_f32(x).to_bits()
+            }),
+        }
+    }
+
+    /// Copies the first `len` slots of every layer from `source`, a page of the same type.
+    pub(super) fn copy_head(&mut self, shape: KvShape, source: &Self, len: usize) {
+        match (self, source) {
+            (Self::F32(to), Self::F32(from)) => copy_head(to, from, shape, len),
+            (Self::F16(to), Self::F16(from)) => copy_head(to, from, shape, len),
+            _ => debug_assert!(false, "the pages of a pool have one element type"),
+        }
+    }
+
+    /// Keys and values of one layer.
+    pub(super) fn layer(&self, shape: KvShape, layer: usize) -> PageData<'_> {
+        let half = shape.half_layer();
+        let (k, v) = (
+            2 * layer * half..(2 * layer + 1) * half,
+            (2 * layer + 1) * half..(2 * layer + 2) * half,
+        );
+        match self {
+            Self::F32(data) => PageData::F32 {
+                k: &data[k],
+                v: &data[v],
+            },
+            Self::F16(data) => PageData::F16 {
+                k: &data[k],
+                v: &data[v],
+            },
+        }
+    }
+
+    pub(super) fn poke(&mut self, index: usize, value: f32) {
+        match self {
+            Self::F32(data) => data[index] = value,
+            Self::F16(data) => data[index] = f16::from_f32(value).to_bits(),
+        }
+    }
+}
+
+fn write<T: Copy>(
+    data: &mut [T],
+    shape: KvShape,
+    layer: usize,
+    slot: usize,
+    (k, v): (&[f32], &[f32]),
+    round: impl Fn(f32) -> T,
+) {
+    let half = shape.half_layer();
+    let (keys, values) = data[2 * layer * half..][..2 * half].split_at_mut(half);
+    for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
+        lanes[slot] = round(k);
+    }
+    let heads = values.chunks_exact_mut(PAGE_POSITIONS * shape.head_dim);
+    for (v, head) in v.chunks_exact(shape.head_dim).zip(heads) {
+        for (out, &v) in head[slot * shape.head_dim..].iter_mut().zip(v) {
+            *out = round(v);
+        }
+    }
+}
+
+fn copy_head<T: Copy>(to: &mut [T], from: &[T], shape: KvShape, len: usize) {
+    let half = shape.half_layer();
+    for (i, (from, to)) in from
+        .chunks_exact(half)
+        .zip(to.chunks_exact_mut(half))
+        .enumerate()
+    {
+        // Layers alternate K, `[kv_heads * head_dim][64]`, and V, `[kv_heads][64][head_dim]`.
+        let (row, kept) = if i % 2 == 0 {
+            (PAGE_POSITIONS, len)
+        } else {
+            (half / shape.kv_heads, len * shape.head_dim)
+        };
+        for (from, to) in from.chunks_exact(row).zip(to.chunks_exact_mut(row)) {
+            to[..kept].copy_from_slice(&from[..kept]);
+        }
+    }
+}

@@ -1,0 +1,673 @@
+//! Sampling: the golden vectors, the slow twin, hostile parameters, and streams that no path can change.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
+
+mod common;
+
+use common::{Record, Tensors, bits, options, shared};
+use engine::sample::{choose, filter, generator, logprobs, probabilities};
+use engine::{
+    CachePolicy, Engine, EngineOptions, Event, FinishReason, KernelChoice, Logprob, Model, Request,
+    SamplingParams, Sink,
+};
+
+/// golden/README.md: absolute, on probabilities.
+const PROBABILITY_TOLERANCE: f64 = 5e-6;
+/// The order in which a request's parameters are applied.
+const OUR_ORDER: [&str; 7] = [
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+];
+
+/// One row of the golden file: logits, prompt, output.
+type Case = (Vec<f32>, Vec<u32>, Vec<u32>);
+
+fn rows(golden: &Tensors) -> Vec<Case> {
+    let (logits, prompt) = (golden.f32("logits"), golden.ids("prompt_ids"));
+    let output = golden.ids("generated_ids");
+    let row = |i: usize| {
+        (
+            logits[i * 64..][..64].to_vec(),
+            prompt[i * 12..][..12].to_vec(),
+            output[i * 20..][..20].to_vec(),
+        )
+    };
+    (0..5).map(row).collect()
+}
+
+/// The case's steps, one by one in its own order.
+fn stepwise(steps: &[(&str, f64)], (logits, prompt, output): &Case) -> Vec<f64> {
+    let mut scores: Vec<f64> = logits.iter().map(|logit| f64::from(*logit)).collect();
+    for (step, value) in steps {
+        let number = *value as f32;
+        match *step {
+            "temperature" => filter::temperature(&mut scores, number),
+            "top_k" => filter::top_k(&mut scores, *value as usize),
+            "top_p" => filter::top_p(&mut scores, number),
+            "min_p" => filter::min_p(&mut scores, number),
+            "repetition_penalty" => {
+                filter::repetition_penalty(&mut scores, prompt, output, number);
+            }
+            "presence_penalty" => filter::count_penalties(&mut scores, output, 0.0, number),
+            "frequency_penalty" => filter::count_penalties(&mut scores, output, number, 0.0),
+            other => panic!("no step {other}"),
+        }
+    }
+    filter::softmax(&scores)
+}
+
+/// The same as parameters of a request, where the case has our order.
+fn as_parameters(steps: &[(&str, f64)]) -> Option<SamplingParams> {
+    let place = |(step, _): &(&str, f64)| OUR_ORDER.iter().position(|name| name == step).unwrap();
+    if !steps.is_sorted_by_key(place) {
+        return None;
+    }
+    let value = |name| {
+        let found = steps.iter().find(|(step, _)| *step == name);
+        found.map(|(_, value)| *value)
+    };
+    let number = |name, default| value(name).map_or(default, |value| value as f32);
+    Some(SamplingParams {
+        temperature: number("temperature", 1.0),
+        top_k: value("top_k").map(|value| value as usize),
+        top_p: number("top_p", 1.0),
+        min_p: number("min_p", 0.0),
+        repetition_penalty: number("repetition_penalty", 1.0),
+        presence_penalty: number("presence_penalty", 0.0),
+        frequency_penalty: number("frequency_penalty", 0.0),
+        ..SamplingParams::default()
+    })
+}
+
+fn agrees(mut found: Vec<f64>, expected: &[f32], tie_at_cut: bool, what: &str) {
+    let mut expected = expected.to_vec();
+    if tie_at_cut {
+        found.sort_unstable_by(f64::total_cmp);
+        expected.sort_unstable_by(f32::total_cmp);
+    }
+    for (id, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let difference = (found - f64::from(*expected)).abs();
+        assert!(
+            difference <= PROBABILITY_TOLERANCE,
+            "{what}, id {id}: {found}, not {expected}"
+        );
+        // Rounded to f32 as the golden file is, where the smallest probabilities are zero.
+        assert_eq!(
+            *found as f32 == 0.0,
+            *expected == 0.0,
+            "{what}, id {id}: {found}"
+        );
+    }
+}
+
+#[test]
+fn golden_vectors_agree_step_by_step_and_as_parameters() {
+    let files = ["sampling.json", "sampling.safetensors"]
+        .map(|name| shared(&format!("golden/sampling/{name}")));
+    let [Some(listing), Some(golden)] = files else {
+        return;
+    };
+    let listing: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
+    let golden = Tensors::open(&golden);
+    let (mut cases, mut by_parameters) = (0, 0);
+    for case in listing["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let steps: Vec<(&str, f64)> = case["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| {
+                (
+                    step["op"].as_str().unwrap(),
+                    step["value"].as_f64().unwrap(),
+                )
+            })
+            .collect();
+        let expected = golden.f32(&format!("{name}.probs"));
+        for (i, row) in rows(&golden).iter().enumerate() {
+            let (expected, tied) = (&expected[i * 64..][..64], case["tie_at_cut"][i] == true);
+            let what = format!("{name} row {i}");
+            agrees(stepwise(&steps, row), expected, tied, &what);
+            if let Some(params) = as_parameters(&steps) {
+                let (logits, prompt, output) = row;
+                agrees(
+                    probabilities(&params, prompt, output, logits),
+                    expected,
+                    tied,
+                    &what,
+                );
+                by_parameters += 1;
+            }
+        }
+        cases += 1;
+    }
+    assert_eq!((cases, by_parameters), (34, 31 * 5));
+}
+
+/// Logits that tie often, from a fixed seed.
+fn made_up_logits(seed: u64, len: usize) -> Vec<f32> {
+    let level = |i: usize| (generator::bits(seed, i as u64) % 97) as f32;
+    (0..len).map(|i| (level(i) - 48.0) / 8.0).collect()
+}
+
+#[test]
+fn top_p_keeps_what_sorting_everything_keeps() {
+    for seed in 0..400 {
+        let scores: Vec<f64> = made_up_logits(seed, 100)
+            .into_iter()
+            .map(f64::from)
+            .collect();
+        let p = generator::uniform(seed, 1 << 40).max(1e-3) as f32;
+        let mut found = scores.clone();
+        filter::top_p(&mut found, p);
+        let chance = filter::softmax(&scores);
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(b.cmp(a)));
+        let mut sum = 0.0;
+        let dropped = order[..99].iter().take_while(|id| {
+            sum += chance[**id];
+            sum <= 1.0 - f64::from(p)
+        });
+        let mut expected = scores.clone();
+        dropped.for_each(|id| expected[*id] = f64::NEG_INFINITY);
+        assert_eq!(found, expected, "seed {seed}, p {p}");
+    }
+}
+
+#[test]
+fn ties_at_every_cut_keep_the_lower_ids_or_all() {
+    let logits = [1.0, 2.0, 2.0, 2.0, 0.0];
+    let kept = |params: &SamplingParams| -> Vec<usize> {
+        let chance = probabilities(params, &[], &[], &logits);
+        (0..5).filter(|id| chance[*id] > 0.0).collect()
+    };
+    let warm = SamplingParams {
+        temperature: 1.0,
+        ..SamplingParams::default()
+    };
+    assert_eq!(
+        kept(&SamplingParams {
+            top_k: Some(2),
+            ..warm.clone()
+        }),
+        [1, 2, 3]
+    );
+    assert_eq!(
+        kept(&SamplingParams {
+            top_p: 0.5,
+            ..warm.clone()
+        }),
+        [1, 2]
+    );
+    assert_eq!(
+        kept(&SamplingParams {
+            min_p: 1.0,
+            ..warm.clone()
+        }),
+        [1, 2, 3]
+    );
+    assert_eq!(
+        kept(&SamplingParams {
+            top_p: f32::MIN_POSITIVE,
+            ..warm
+        }),
+        [1]
+    );
+    assert_eq!(kept(&SamplingParams::default()), [1]);
+}
+
+/// `count` draws at positions 0, 1, 2, ... of a text without penalties.
+fn draws(params: &SamplingParams, logits: &[f32], count: usize) -> Vec<u32> {
+    let text = vec![0; count];
+    (0..count)
+        .map(|n| choose(params, &[], &text[..n], logits).unwrap())
+        .collect()
+}
+
+#[test]
+fn draws_follow_their_own_probabilities() {
+    let logits = made_up_logits(3, 40);
+    let params = SamplingParams {
+        temperature: 2.0,
+        top_k: Some(25),
+        seed: 11,
+        ..Default::default()
+    };
+    let chance = probabilities(&params, &[], &[], &logits);
+    let ids = draws(&params, &logits, 40_000);
+    let (mut statistic, mut cells) = (0.0, 0);
+    for (id, chance) in chance.iter().enumerate() {
+        let seen = ids.iter().filter(|drawn| **drawn == id as u32).count() as f64;
+        let expected = chance * ids.len() as f64;
+        assert_eq!(
+            seen == 0.0,
+            expected == 0.0,
+            "id {id}: {seen} of {expected}"
+        );
+        if expected > 0.0 {
+            assert!(expected > 5.0, "too rare for the test: {expected}");
+            statistic += (seen - expected).powi(2) / expected;
+            cells += 1;
+        }
+    }
+    let freedom = f64::from(cells - 1);
+    // Mean and four standard deviations of a chi-square.
+    assert!(
+        statistic < freedom + 4.0 * (2.0 * freedom).sqrt(),
+        "{statistic} of {freedom}"
+    );
+}
+
+#[test]
+fn neighbouring_seeds_and_positions_are_not_alike() {
+    let logits = vec![0.0; 16];
+    let of_seed = |seed| {
+        let params = SamplingParams {
+            temperature: 1.0,
+            seed,
+            ..Default::default()
+        };
+        draws(&params, &logits, 4096)
+    };
+    let (first, second) = (of_seed(1), of_seed(2));
+    let equal = |a: &[u32], b: &[u32]| a.iter().zip(b).filter(|(a, b)| a == b).count();
+    // One in sixteen by chance: 256 of 4096, give or take five standard deviations of 15.5.
+    for count in [
+        equal(&first, &second),
+        equal(&first[1..], &second),
+        equal(&first[1..], &first),
+    ] {
+        assert!((178..334).contains(&count), "{count}");
+    }
+    assert_eq!(first, of_seed(1));
+}
+
+#[test]
+fn a_vanishing_temperature_is_greedy() {
+    for seed in 0..50 {
+        let mut logits = made_up_logits(seed, 64);
+        logits[(seed % 64) as usize] = 20.0;
+        let greedy = choose(&SamplingParams::default(), &[], &[], &logits);
+        for temperature in [1e-3, f32::MIN_POSITIVE, 1e-45] {
+            let params = SamplingParams {
+                temperature,
+                seed,
+                ..Default::default()
+            };
+            assert_eq!(choose(&params, &[], &[], &logits), greedy);
+        }
+    }
+}
+
+#[test]
+fn extreme_numbers_stay_numbers() {
+    let logits = [f32::MAX, f32::MIN, 0.0, 1e-45];
+    let params = SamplingParams {
+        temperature: 1e-45,
+        repetition_penalty: 1e-45,
+        presence_penalty: f32::MAX,
+        frequency_penalty: f32::MIN,
+        logit_bias: [(0, f32::MAX), (1, f32::NEG_INFINITY)].into(),
+        top_p: 0.5,
+        min_p: 1e-45,
+        ..Default::default()
+    };
+    let chance = probabilities(&params, &[0, 1, 2, 3], &[0, 1, 1, 3], &logits);
+    assert_eq!(chance, [1.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn penalties_count_prompt_and_output_as_the_parameter_says() {
+    let choice = |params: &SamplingParams, prompt: &[u32], output: &[u32]| {
+        choose(params, prompt, output, &[2.0, 1.5, 0.1]).unwrap()
+    };
+    let repetition = SamplingParams {
+        repetition_penalty: 2.0,
+        ..Default::default()
+    };
+    assert_eq!(choice(&repetition, &[], &[]), 0);
+    assert_eq!(choice(&repetition, &[0], &[]), 1);
+    let presence = SamplingParams {
+        presence_penalty: 0.6,
+        ..Default::default()
+    };
+    assert_eq!(choice(&presence, &[0, 0], &[]), 0);
+    assert_eq!(choice(&presence, &[], &[0]), 1);
+    let frequency = SamplingParams {
+        frequency_penalty: 0.3,
+        ..Default::default()
+    };
+    assert_eq!(choice(&frequency, &[], &[0]), 0);
+    assert_eq!(choice(&frequency, &[], &[0, 0]), 1);
+    let bias = SamplingParams {
+        logit_bias: [(0, f32::NEG_INFINITY), (2, 1.5)].into(),
+        ..Default::default()
+    };
+    assert_eq!(choice(&bias, &[], &[]), 2);
+}
+
+#[test]
+fn logprobs_are_the_log_softmax_of_raw_logits_and_sum_to_one() {
+    let logits = made_up_logits(9, 64);
+    let all = logprobs(&logits, 5, 64);
+    assert_eq!((all.len(), all[0].id), (65, 5));
+    let chance = filter::softmax(&logits.iter().map(|it| f64::from(*it)).collect::<Vec<_>>());
+    let sum: f64 = all[1..].iter().map(|it| it.logprob.exp()).sum();
+    assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+    for Logprob { id, logprob } in &all {
+        assert!((logprob.exp() - chance[*id as usize]).abs() < 1e-12);
+    }
+    let descending = |a: &Logprob, b: &Logprob| {
+        let key = |it: &Logprob| logits[it.id as usize];
+        key(b).total_cmp(&key(a)).then(a.id.cmp(&b.id)).is_lt()
+    };
+    assert!(all[1..].is_sorted_by(descending));
+    assert_eq!(logprobs(&logits, 5, 3), all[..4]);
+    assert_eq!(logprobs(&logits, 5, 0), all[..1]);
+    let ids = |top: &[Logprob]| top.iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids(&logprobs(&[-0.0, 0.0, 0.0], 2, 2)), [2, 0, 1]);
+}
+
+#[test]
+fn parameters_outside_their_range_are_refused_by_name() {
+    type Change = fn(&mut SamplingParams);
+    let cases: [(Change, &str); 17] = [
+        (
+            |it| it.temperature = -0.1,
+            "temperature is -0.1; it must be 0 or more and finite",
+        ),
+        (|it| it.temperature = f32::NAN, "temperature is NaN"),
+        (|it| it.temperature = f32::INFINITY, "temperature is inf"),
+        (|it| it.top_k = Some(0), "top_k is 0; it must be 1 or more"),
+        (
+            |it| it.top_p = 0.0,
+            "top_p is 0; it must be above 0 and at most 1",
+        ),
+        (|it| it.top_p = 1.1, "top_p is 1.1"),
+        (|it| it.top_p = f32::NAN, "top_p is NaN"),
+        (|it| it.min_p = -1.0, "min_p is -1; it must be 0 to 1"),
+        (|it| it.min_p = f32::NAN, "min_p is NaN"),
+        (
+            |it| it.repetition_penalty = 0.0,
+            "repetition_penalty is 0; it must be above 0",
+        ),
+        (
+            |it| it.repetition_penalty = f32::INFINITY,
+            "repetition_penalty is inf",
+        ),
+        (
+            |it| it.presence_penalty = f32::NAN,
+            "presence_penalty is NaN; it must be finite",
+        ),
+        (
+            |it| it.frequency_penalty = f32::INFINITY,
+            "frequency_penalty is inf",
+        ),
+        (
+            |it| it.logprobs = Some(257),
+            "logprobs is 257; it must be at most the vocabulary of 256",
+        ),
+        (
+            |it| it.stop_ids = vec![1, 256],
+            "stop id is 256; it must be below the vocabulary",
+        ),
+        (
+            |it| it.logit_bias = [(u32::MAX, 0.0)].into(),
+            "logit_bias id is 4294967295",
+        ),
+        (
+            |it| it.logit_bias = [(3, f32::NAN)].into(),
+            "logit_bias is NaN; it must be finite or -inf (id 3)",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut params = SamplingParams::default();
+        change(&mut params);
+        let message = params.check(256).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+    let forbid = |ids: u32| SamplingParams {
+        logit_bias: (0..ids).map(|id| (id, f32::NEG_INFINITY)).collect(),
+        ..Default::default()
+    };
+    assert!(
+        forbid(256)
+            .check(256)
+            .unwrap_err()
+            .to_string()
+            .contains("every id")
+    );
+    forbid(255).check(256).unwrap();
+    assert_eq!(choose(&forbid(3), &[], &[], &[5.0, 5.0, 5.0, 0.0]), Ok(3));
+    SamplingParams {
+        top_k: Some(usize::MAX),
+        ..Default::default()
+    }
+    .check(256)
+    .unwrap();
+}
+
+fn tiny(options: &EngineOptions) -> Engine {
+    Engine::new(Model::synthetic("synthetic-tiny").unwrap(), options).unwrap()
+}
+
+fn asked(id: u64, prompt: Vec<u32>, sampling: SamplingParams) -> Request {
+    Request {
+        id,
+        session: id,
+        prompt,
+        decode_max: 12,
+        ignore_eos: true,
+        sampling,
+    }
+}
+
+fn prompt() -> Vec<u32> {
+    (0..90_u32).map(|i| (i * i * 17 + 5 * i) % 255).collect()
+}
+
+fn warm(seed: u64) -> SamplingParams {
+    SamplingParams {
+        temperature: 1.2,
+        top_k: Some(60),
+        top_p: 0.97,
+        min_p: 0.001,
+        repetition_penalty: 1.1,
+        presence_penalty: 0.1,
+        frequency_penalty: 0.05,
+        logit_bias: [(7, -3.0), (9, 1.0)].into(),
+        seed,
+        ..Default::default()
+    }
+}
+
+/// The stream of request 0 beside others, after someone cached `hit` positions of its prompt.
+fn stream(options: &EngineOptions, neighbours: u64, hit: usize, seed: u64) -> Vec<u32> {
+    let mut engine = tiny(options);
+    let mut record = Record::default();
+    if hit > 0 {
+        engine
+            .submit(asked(99, prompt()[..hit].to_vec(), warm(1)))
+            .unwrap();
+        while engine.step(&mut record).unwrap() {}
+    }
+    for id in 1..=neighbours {
+        let ids = (0..20 * id as u32)
+            .map(|i| (i * 13 + id as u32) % 255)
+            .collect();
+        engine.submit(asked(id, ids, warm(id))).unwrap();
+    }
+    engine.submit(asked(0, prompt(), warm(seed))).unwrap();
+    while engine.step(&mut record).unwrap() {}
+    record.tokens[&0].clone()
+}
+
+#[test]
+fn a_sampled_stream_is_the_same_on_every_path_and_differs_by_seed() {
+    let expected = stream(&options(KernelChoice::Scalar, 1), 0, 0, 5);
+    for kernels in [KernelChoice::Scalar, KernelChoice::Auto] {
+        for cache in [CachePolicy::None, CachePolicy::Session, CachePolicy::Shared] {
+            for (threads, batched, neighbours, hit, chunk_tokens) in [
+                (1, true, 0, 0, 1),
+                (2, true, 4, 63, 64),
+                (2, false, 2, 64, 512),
+                (3, true, 1, 89, 16),
+                (1, false, 0, 90, 256),
+            ] {
+                let base = options(kernels, threads);
+                let options = EngineOptions {
+                    cache,
+                    batched,
+                    chunk_tokens,
+                    ..base
+                };
+                let found = stream(&options, neighbours, hit, 5);
+                assert_eq!(
+                    found, expected,
+                    "{options:?}, {neighbours} beside, hit {hit}"
+                );
+            }
+        }
+    }
+    assert_ne!(stream(&options(KernelChoice::Auto, 1), 0, 0, 6), expected);
+}
+
+#[test]
+fn a_stream_cut_and_fed_again_goes_on_as_it_would_have() {
+    // Without penalties on the output, which by definition forget what has become prompt.
+    let sampling = SamplingParams {
+        temperature: 1.0,
+        seed: 77,
+        ..Default::default()
+    };
+    let mut record = Record::default();
+    let mut engine = tiny(&options(KernelChoice::Auto, 1));
+    engine.submit(asked(0, prompt(), sampling.clone())).unwrap();
+    while engine.step(&mut record).unwrap() {}
+    let whole = record.tokens[&0].clone();
+    for cut in [1, 5, 11] {
+        let mut engine = tiny(&options(KernelChoice::Auto, 2));
+        let text = [&prompt()[..], &whole[..cut]].concat();
+        engine.submit(asked(1, text, sampling.clone())).unwrap();
+        let mut again = Record::default();
+        while engine.step(&mut again).unwrap() {}
+        assert_eq!(again.tokens[&1][..12 - cut], whole[cut..]);
+    }
+}
+
+/// Log-probabilities of each token and why the request ended.
+#[derive(Default)]
+struct Heard {
+    ids: Vec<u32>,
+    logprobs: Vec<Vec<Logprob>>,
+    reason: Option<FinishReason>,
+    logits: Vec<f32>,
+}
+
+impl Sink for Heard {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Token { id, logprobs, .. } => {
+                self.ids.push(id);
+                self.logprobs.push(logprobs.to_vec());
+            }
+            Event::Finish { reason, logits, .. } => {
+                self.reason = Some(reason);
+                self.logits = logits.to_vec();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn heard(sampling: SamplingParams) -> Heard {
+    let (mut engine, mut heard) = (tiny(&options(KernelChoice::Auto, 1)), Heard::default());
+    engine.submit(asked(0, prompt(), sampling)).unwrap();
+    while engine.step(&mut heard).unwrap() {}
+    engine.check().unwrap();
+    heard
+}
+
+#[test]
+fn a_stop_id_ends_the_output_and_stands_in_it() {
+    let free = heard(warm(5));
+    assert_eq!(
+        (free.reason, free.ids.len()),
+        (Some(FinishReason::Length), 12)
+    );
+    let stop = free.ids[4];
+    let first = free.ids.iter().position(|id| *id == stop).unwrap();
+    let stopped = heard(SamplingParams {
+        stop_ids: vec![stop],
+        ..warm(5)
+    });
+    assert_eq!(stopped.reason, Some(FinishReason::Stop));
+    assert_eq!(stopped.ids, free.ids[..=first]);
+}
+
+#[test]
+fn logprobs_come_with_every_token_when_asked_and_change_nothing() {
+    let (plain, told) = (
+        heard(warm(5)),
+        heard(SamplingParams {
+            logprobs: Some(3),
+            ..warm(5)
+        }),
+    );
+    assert_eq!(plain.ids, told.ids);
+    assert!(plain.logprobs.iter().all(Vec::is_empty));
+    for (id, listed) in told.ids.iter().zip(&told.logprobs) {
+        assert_eq!((listed.len(), listed[0].id), (4, *id));
+    }
+    let last = told.logprobs.last().unwrap();
+    assert_eq!(last, &logprobs(&told.logits, *told.ids.last().unwrap(), 3));
+}
+
+#[test]
+fn a_cancelled_request_leaves_its_pages_and_no_trace_in_others() {
+    let options = EngineOptions {
+        chunk_tokens: 32,
+        ..options(KernelChoice::Auto, 1)
+    };
+    let expected = stream(&options, 0, 0, 5);
+    for steps in [0, 1, 2, 3, 6] {
+        let (mut engine, mut record) = (tiny(&options), Record::default());
+        engine.submit(asked(8, prompt(), warm(8))).unwrap();
+        for _ in 0..steps {
+            engine.step(&mut record).unwrap();
+        }
+        assert!(engine.cancel(8));
+        assert!(!engine.cancel(8), "it is gone");
+        engine.check().unwrap();
+        assert!(!engine.step(&mut record).unwrap());
+        engine.submit(asked(0, prompt(), warm(5))).unwrap();
+        while engine.step(&mut record).unwrap() {}
+        engine.check().unwrap();
+        assert_eq!(record.tokens[&0], expected, "after {steps} steps");
+        let cached = (32 * steps).min(prompt().len());
+        assert_eq!(record.prefix[&0], (0, cached), "after {steps} steps");
+        assert_eq!(engine.counters().carried_tokens, 0);
+    }
+}
+
+#[test]
+fn the_engine_refuses_bad_sampling_before_it_queues() {
+    let mut engine = tiny(&options(KernelChoice::Auto, 1));
+    let bad = SamplingParams {
+        top_p: 2.0,
+        ..Default::default()
+    };
+    let error = engine.submit(asked(0, prompt(), bad)).unwrap_err();
+    assert!(error.to_string().contains("top_p is 2"), "{error}");
+    engine
+        .submit(asked(0, prompt(), SamplingParams::default()))
+        .unwrap();
+    let mut record = Record::default();
+    while engine.step(&mut record).unwrap() {}
+    assert!(bits(&record.last_logits[&0]).iter().any(|bits| *bits != 0));
+}

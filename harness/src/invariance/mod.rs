@@ -1,0 +1,264 @@
+//! `harness invariance`: the same question on many paths, and whether the answer had the same bits on all.
+//!
+//! On a synthetic model the full product of batch, cache hit, chunk, threads and kernels; on a real one an array in which
+//! every pair of levels meets. Not here: whether the answer is right (the engine's golden tests).
+
+mod covering;
+mod factors;
+mod subject;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use engine::{Mode, Model};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::InvarianceArguments;
+use crate::error::Error;
+use crate::models::locate;
+use crate::table::{Table, rough_duration};
+use crate::world::World;
+use factors::{Factors, NAMES};
+use subject::{Answer, answer, prefilled};
+
+/// Hashes of synthetic models, to be equal on every machine: model, then mode.
+const PINNED: &str = include_str!("pinned.toml");
+
+/// One mode's outcome, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    mode: String,
+    /// `full product` or `every pair`.
+    array: &'static str,
+    runs: usize,
+    agreeing: usize,
+    /// SHA-256 of the first run's answer, which every other must have.
+    sha256: String,
+    levels: Vec<Level>,
+    first_difference: Option<String>,
+    /// KV written by decoding gives the logits that prefill gives.
+    decode_equals_prefill: bool,
+    /// Whether `sha256` is the committed one; none where none is committed.
+    equals_pinned: Option<bool>,
+    equal: bool,
+}
+
+/// One level of one factor: its runs, and how many of them gave the common answer.
+#[derive(Debug, Serialize)]
+struct Level {
+    factor: &'static str,
+    level: String,
+    runs: usize,
+    agreeing: usize,
+}
+
+/// Runs the combinations and says whether they agree: exit code 0 or 1.
+pub fn invariance(
+    arguments: &InvarianceArguments,
+    world: &World,
+    clock: &dyn Fn() -> u64,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let reference = arguments.model.as_str();
+    let mut model = if Model::synthetic_names().contains(&reference) {
+        Model::synthetic(reference)?
+    } else {
+        locate(reference, world)?.open()?
+    };
+    let full = arguments.full || (model.is_synthetic() && !arguments.pairs);
+    let modes = match &arguments.mode {
+        Some(mode) => vec![mode.parse().map_err(Error::Usage)?],
+        None => vec![Mode::Exact, Mode::Fast],
+    };
+    let mut outcomes = Vec::new();
+    for mode in modes {
+        let check = Check {
+            reference,
+            mode,
+            full,
+            world,
+            clock,
+        };
+        let (given_back, outcome) = check.run(model)?;
+        model = given_back;
+        if !arguments.json {
+            write!(out, "{}", outcome.render(reference))?;
+        }
+        outcomes.push(outcome);
+    }
+    let equal = outcomes.iter().all(|outcome| outcome.equal);
+    if arguments.json {
+        let document = json!({ "model": reference, "sha256": model.sha256(), "equal": equal, "modes": outcomes });
+        writeln!(out, "{document:#}")?;
+    }
+    Ok(u8::from(!equal))
+}
+
+/// One mode of one model, about to be checked.
+struct Check<'a> {
+    reference: &'a str,
+    mode: Mode,
+    full: bool,
+    world: &'a World,
+    clock: &'a dyn Fn() -> u64,
+}
+
+impl Check<'_> {
+    fn run(&self, model: Model) -> Result<(Model, Outcome), Error> {
+        let factors = if self.full {
+            Factors::all()
+        } else {
+            Factors::fewer()
+        };
+        let sizes = factors.sizes();
+        let rows = if self.full {
+            covering::product(&sizes)
+        } else {
+            covering::pairwise(&sizes)
+        };
+        let plainest = factors.at(&rows[0]);
+        let start = (self.clock)();
+        let (model, expected) = answer(model, self.mode, &plainest)?;
+        let (mut model, prefilled) = prefilled(model, self.mode, &plainest, &expected.text)?;
+        self.announce(rows.len(), (self.clock)() - start);
+        let mut agreed = vec![true];
+        for row in &rows[1..] {
+            let (given_back, found) = answer(model, self.mode, &factors.at(row))?;
+            model = given_back;
+            agreed.push(found.digest == expected.digest);
+            if agreed.len() % rows.len().div_ceil(4) == 0 {
+                self.world
+                    .say(&format!("{} of {} runs", agreed.len(), rows.len()));
+            }
+        }
+        let outcome = self.outcome(&factors, &rows, &agreed, &expected, &prefilled)?;
+        Ok((model, outcome))
+    }
+
+    /// The first run goes position by position on one thread, so few others take longer.
+    fn announce(&self, runs: usize, first_ns: u64) {
+        let Self {
+            reference, mode, ..
+        } = self;
+        let time = rough_duration(first_ns.saturating_mul(runs as u64));
+        self.world
+            .say(&format!("{reference}, {mode}: {runs} runs, about {time}"));
+    }
+
+    fn outcome(
+        &self,
+        factors: &Factors,
+        rows: &[Vec<usize>],
+        agreed: &[bool],
+        expected: &Answer,
+        prefilled: &[f32],
+    ) -> Result<Outcome, Error> {
+        let agreeing = agreed.iter().filter(|agreed| **agreed).count();
+        let differing = agreed.iter().position(|agreed| !agreed);
+        let bits = |logits: &[f32]| logits.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+        let decode_equals_prefill = bits(&expected.continued) == bits(prefilled);
+        let sha256 = hex(&expected.digest);
+        let equals_pinned = pinned(self.reference, self.mode)?.map(|pinned| pinned == sha256);
+        Ok(Outcome {
+            mode: self.mode.to_string(),
+            array: if self.full {
+                "full product"
+            } else {
+                "every pair"
+            },
+            runs: agreed.len(),
+            agreeing,
+            levels: levels(factors, rows, agreed),
+            first_difference: differing.map(|row| factors.at(&rows[row]).to_string()),
+            decode_equals_prefill,
+            equal: differing.is_none() && decode_equals_prefill && equals_pinned != Some(false),
+            equals_pinned,
+            sha256,
+        })
+    }
+}
+
+fn levels(factors: &Factors, rows: &[Vec<usize>], agreed: &[bool]) -> Vec<Level> {
+    let mut levels = Vec::new();
+    for (column, (factor, labels)) in NAMES.into_iter().zip(factors.labels()).enumerate() {
+        for (index, level) in labels.into_iter().enumerate() {
+            let runs = rows
+                .iter()
+                .zip(agreed)
+                .filter(|(row, _)| row[column] == index);
+            let (runs, agreeing) = runs.fold((0, 0), |(runs, agreeing), (_, agreed)| {
+                (runs + 1, agreeing + usize::from(*agreed))
+            });
+            levels.push(Level {
+                factor,
+                level,
+                runs,
+                agreeing,
+            });
+        }
+    }
+    levels
+}
+
+/// The committed hash of a synthetic model.
+fn pinned(model: &str, mode: Mode) -> Result<Option<String>, Error> {
+    let pinned: BTreeMap<String, BTreeMap<String, String>> =
+        toml::from_str(PINNED).map_err(|error| Error::Broken(format!("pinned.toml: {error}")))?;
+    Ok(pinned
+        .get(model)
+        .and_then(|modes| modes.get(&mode.to_string()))
+        .cloned())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Outcome {
+    fn render(&self, model: &str) -> String {
+        let mut table = Table::new(&["factor", "level", "runs", "agreeing"]).left(2);
+        for Level {
+            factor,
+            level,
+            runs,
+            agreeing,
+        } in &self.levels
+        {
+            table.row([
+                (*factor).to_owned(),
+                level.clone(),
+                runs.to_string(),
+                agreeing.to_string(),
+            ]);
+        }
+        let Self {
+            mode,
+            array,
+            runs,
+            agreeing,
+            sha256,
+            ..
+        } = self;
+        let pinned = match self.equals_pinned {
+            Some(true) => "equals the pinned hash",
+            Some(false) => "differs from the pinned hash",
+            None => "no hash is pinned for this model",
+        };
+        let decode = if self.decode_equals_prefill {
+            "gives"
+        } else {
+            "does not give"
+        };
+        let verdict = match &self.first_difference {
+            _ if self.equal => "EQUAL".to_owned(),
+            Some(path) => format!("DIFFERENT, first at {path}"),
+            None => "DIFFERENT".to_owned(),
+        };
+        format!(
+            "{model}, {mode}, {array}\n{}\nKV written by decoding {decode} the logits of prefill\n\
+             {sha256}  {pinned}\n{verdict}: {agreeing} of {runs} runs agree\n\n",
+            table.render()
+        )
+    }
+}
