@@ -34,7 +34,7 @@ def theirs(path: str, prompts: dict) -> dict:
     answers = {}
     for name, prompt in prompts.items():
         body = {"prompt": prompt, "n_predict": TOKENS, "temperature": 0.0, "return_tokens": True,
-                "ignore_eos": True, "cache_prompt": False}
+                "cache_prompt": False}
         request = urllib.request.Request(
             server.listening_address + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -50,7 +50,7 @@ def run(harness: str, *arguments: str) -> str:
 def ours(harness: str, model: str, prompt: list, mode: str, directory: Path) -> list:
     ids = directory / "ids.json"
     ids.write_text(json.dumps(prompt))
-    answer = run(harness, "model", "generate", model, "--ids", str(ids), "-n", str(TOKENS), "--ignore-eos",
+    answer = run(harness, "model", "generate", model, "--ids", str(ids), "-n", str(TOKENS),
                  "--mode", mode, "--json")
     return json.loads(answer)["ids"]
 
@@ -73,16 +73,18 @@ def main() -> int:
         directory = Path(name)
         for prompt_name, prompt in PROMPTS.items():
             their_ids = answers[prompt_name]
-            assert len(their_ids) == TOKENS, f"llama.cpp gave {len(their_ids)} tokens"
+            assert their_ids, "llama.cpp gave no tokens"
             for mode in ("fast", "exact"):
                 our_ids = ours(harness, model, prompt, mode, directory)
                 part = next((i for i, (a, b) in enumerate(zip(our_ids, their_ids)) if a != b), None)
                 if part is None:
-                    print(f"{prompt_name}, {mode}: all {TOKENS} tokens equal llama.cpp's")
+                    # One engine lists the token that ends the text, the other does not.
+                    assert abs(len(our_ids) - len(their_ids)) <= 1, (our_ids, their_ids)
+                    print(f"{prompt_name}, {mode}: all {len(their_ids)} tokens equal llama.cpp's")
                     continue
                 by = margin(harness, model, prompt + our_ids[:part], mode, their_ids[part], directory)
                 failed |= by > NEAR_TIE
-                print(f"{prompt_name}, {mode}: parts from llama.cpp at token {part} of {TOKENS}, margin {by:.4f}")
+                print(f"{prompt_name}, {mode}: parts from llama.cpp at token {part} of {len(their_ids)}, margin {by:.4f}")
     return int(failed)
 
 

@@ -304,7 +304,7 @@ pub struct GenerateArguments {
     #[arg(long)]
     pub ignore_eos: bool,
     /// Put the prompt as a user's message through the model's chat template
-    #[arg(long, requires = "prompt")]
+    #[arg(long, conflicts_with = "ids")]
     pub chat: bool,
     /// How tokens are chosen.
     #[command(flatten)]

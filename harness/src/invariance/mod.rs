@@ -13,6 +13,7 @@ use std::io::Write;
 use engine::{Mode, Model};
 use serde::Serialize;
 use serde_json::json;
+use workloads::trace::hex;
 
 use crate::cli::InvarianceArguments;
 use crate::error::Error;
@@ -46,6 +47,7 @@ struct Outcome {
 
 /// One level of one factor: its runs, and how many of them gave the common answer.
 #[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names)] // the names in the JSON document
 struct Level {
     factor: &'static str,
     level: String,
@@ -73,14 +75,12 @@ pub fn invariance(
     };
     let mut outcomes = Vec::new();
     for mode in modes {
-        let check = Check {
+        let question = Question {
             reference,
             mode,
             full,
-            world,
-            clock,
         };
-        let (given_back, outcome) = check.run(model)?;
+        let (given_back, outcome) = question.ask(model, world, clock)?;
         model = given_back;
         if !arguments.json {
             write!(out, "{}", outcome.render(reference))?;
@@ -95,55 +95,51 @@ pub fn invariance(
     Ok(u8::from(!equal))
 }
 
-/// One mode of one model, about to be checked.
-struct Check<'a> {
+/// One mode of one model, about to be asked.
+struct Question<'a> {
     reference: &'a str,
     mode: Mode,
     full: bool,
-    world: &'a World,
-    clock: &'a dyn Fn() -> u64,
 }
 
-impl Check<'_> {
-    fn run(&self, model: Model) -> Result<(Model, Outcome), Error> {
-        let factors = if self.full {
-            Factors::all()
-        } else {
-            Factors::fewer()
-        };
-        let sizes = factors.sizes();
-        let rows = if self.full {
-            covering::product(&sizes)
-        } else {
-            covering::pairwise(&sizes)
-        };
+impl Question<'_> {
+    fn runs(&self) -> (Factors, Vec<Vec<usize>>) {
+        if self.full {
+            let factors = Factors::all();
+            let rows = covering::product(&factors.sizes());
+            return (factors, rows);
+        }
+        let factors = Factors::fewer();
+        let rows = covering::pairwise(&factors.sizes());
+        (factors, rows)
+    }
+
+    fn ask(
+        &self,
+        model: Model,
+        world: &World,
+        clock: &dyn Fn() -> u64,
+    ) -> Result<(Model, Outcome), Error> {
+        let (factors, rows) = self.runs();
         let plainest = factors.at(&rows[0]);
-        let start = (self.clock)();
+        let start = clock();
         let (model, expected) = answer(model, self.mode, &plainest)?;
         let (mut model, prefilled) = prefilled(model, self.mode, &plainest, &expected.text)?;
-        self.announce(rows.len(), (self.clock)() - start);
+        // The first run goes position by position on one thread, so few others take longer.
+        let about = rough_duration((clock() - start).saturating_mul(rows.len() as u64));
+        let (name, mode, runs) = (self.reference, self.mode, rows.len());
+        world.say(&format!("{name}, {mode}: {runs} runs, about {about}"));
         let mut agreed = vec![true];
         for row in &rows[1..] {
             let (given_back, found) = answer(model, self.mode, &factors.at(row))?;
             model = given_back;
             agreed.push(found.digest == expected.digest);
-            if agreed.len() % rows.len().div_ceil(4) == 0 {
-                self.world
-                    .say(&format!("{} of {} runs", agreed.len(), rows.len()));
+            if agreed.len().is_multiple_of(runs.div_ceil(4)) {
+                world.say(&format!("{} of {runs} runs", agreed.len()));
             }
         }
         let outcome = self.outcome(&factors, &rows, &agreed, &expected, &prefilled)?;
         Ok((model, outcome))
-    }
-
-    /// The first run goes position by position on one thread, so few others take longer.
-    fn announce(&self, runs: usize, first_ns: u64) {
-        let Self {
-            reference, mode, ..
-        } = self;
-        let time = rough_duration(first_ns.saturating_mul(runs as u64));
-        self.world
-            .say(&format!("{reference}, {mode}: {runs} runs, about {time}"));
     }
 
     fn outcome(
@@ -211,10 +207,6 @@ fn pinned(model: &str, mode: Mode) -> Result<Option<String>, Error> {
         .cloned())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl Outcome {
     fn render(&self, model: &str) -> String {
         let mut table = Table::new(&["factor", "level", "runs", "agreeing"]).left(2);
@@ -260,5 +252,68 @@ impl Outcome {
              {sha256}  {pinned}\n{verdict}: {agreeing} of {runs} runs agree\n\n",
             table.render()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(model: &str, agreed: &[bool], prefilled: &[f32]) -> Outcome {
+        let factors = Factors::fewer();
+        let rows = covering::pairwise(&factors.sizes());
+        let expected = Answer {
+            digest: [7; 32],
+            text: Vec::new(),
+            continued: vec![0.0],
+        };
+        let question = Question {
+            reference: model,
+            mode: Mode::Exact,
+            full: false,
+        };
+        let rows = &rows[..agreed.len()];
+        question
+            .outcome(&factors, rows, agreed, &expected, prefilled)
+            .unwrap()
+    }
+
+    #[test]
+    fn one_run_that_differs_is_named_and_counted_at_its_levels() {
+        let found = outcome("nameless", &[true, true, false, true], &[0.0]);
+        assert!(!found.equal);
+        assert_eq!((found.runs, found.agreeing), (4, 3));
+        let path = found.first_difference.clone().unwrap();
+        let missing: Vec<&Level> = found
+            .levels
+            .iter()
+            .filter(|it| it.runs > it.agreeing)
+            .collect();
+        assert_eq!(missing.len(), NAMES.len());
+        for level in missing {
+            assert!(
+                path.contains(&format!("{} {}", level.factor, level.level)),
+                "{path}"
+            );
+        }
+        assert!(
+            found
+                .render("nameless")
+                .contains(&format!("DIFFERENT, first at {path}: 3 of 4"))
+        );
+    }
+
+    #[test]
+    fn other_bits_after_decoding_or_another_hash_than_the_pinned_one_is_a_failure() {
+        assert!(outcome("nameless", &[true; 3], &[0.0]).equal);
+        let decoded = outcome("nameless", &[true; 3], &[-0.0]);
+        assert!(!decoded.equal && !decoded.decode_equals_prefill);
+        let pinned = outcome("synthetic-tiny", &[true; 3], &[0.0]);
+        assert!(!pinned.equal && pinned.equals_pinned == Some(false));
+        assert!(
+            pinned
+                .render("synthetic-tiny")
+                .contains("differs from the pinned hash")
+        );
     }
 }

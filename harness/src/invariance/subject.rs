@@ -236,10 +236,13 @@ impl Heard {
         let mut digest = Sha256::new();
         for request in [GREEDY, AGAIN, SAMPLED] {
             let Told { ids, logits, .. } = self.of(request);
-            ids.iter().for_each(|id| digest.update(id.to_le_bytes()));
-            logits
+            let words = ids
                 .iter()
-                .for_each(|logit| digest.update(logit.to_le_bytes()));
+                .copied()
+                .chain(logits.iter().map(|logit| logit.to_bits()));
+            for word in words {
+                digest.update(word.to_le_bytes());
+            }
         }
         digest.finalize().into()
     }

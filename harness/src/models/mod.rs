@@ -88,8 +88,20 @@ pub fn locate(reference: &str, world: &World) -> Result<Located, Error> {
     if reference.contains(std::path::MAIN_SEPARATOR) || is_file_name {
         return locate_file(reference, path);
     }
-    let model = named(reference)?;
     let name = reference.to_owned();
+    let model = match named(reference) {
+        Ok(model) => model,
+        // Not in the table, but made here: `model quantize` registers what it writes.
+        Err(unknown) => {
+            let (path, found) = registration(reference, world)?.ok_or(unknown)?;
+            return Ok(Located {
+                name,
+                path: Some(path),
+                label: found.label,
+                sha256: Some(found.sha256),
+            });
+        }
+    };
     let label = model.label.word().to_owned();
     if matches!(model.source, Source::Synthetic {}) {
         return Ok(Located {

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod evidence;
+mod generate;
+mod invariance;
 mod models;
 mod usage;
 
