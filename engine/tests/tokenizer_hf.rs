@@ -165,13 +165,12 @@ fn parts_of_a_tokenizer_json_we_do_not_know_are_refused() {
             "{pointer}: {error} should mention {expected}"
         );
     }
-    assert!(
-        from_hf(&[])
-            .err()
-            .unwrap()
-            .to_string()
-            .contains("does not exist")
-    );
+}
+
+#[test]
+fn a_directory_without_a_tokenizer_says_which_file_is_missing() {
+    let error = from_hf(&[]).err().unwrap().to_string();
+    assert!(error.contains("does not exist"), "{error}");
 }
 
 #[test]

@@ -52,9 +52,7 @@ pub fn execute(
         Command::Describe {
             subject: Subject::Session(shape),
         } => describe::session(shape, out),
-        Command::Invariance(arguments) => {
-            invariance::invariance(arguments, world, clock, out)
-        }
+        Command::Invariance(arguments) => invariance::invariance(arguments, world, clock, out),
         Command::Machine(format) => machine::print(format.json, world.cores, out),
         Command::Model { action } => model(action, world, out),
         Command::Arm => run::arm::arm(input, clock, out),
