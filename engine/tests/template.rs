@@ -98,7 +98,7 @@ fn refuses_with_the_line_what_it_does_not_support() {
 }
 
 /// What exhausts time, memory, output or stack, and what the refusal must say.
-const HARM: [(&str, &str); 11] = [
+const HARM: [(&str, &str); 15] = [
     (
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
         "too many steps",
@@ -135,6 +135,22 @@ const HARM: [(&str, &str); 11] = [
         "at most 16777216 bytes",
     ),
     ("{{ '{:>999999999}'.format(1) }}", "at most 4 digits"),
+    (
+        "{% set n = namespace() %}{% set n.x = n %}{{ n }}",
+        "128 containers deep",
+    ),
+    (
+        "{% set n = namespace() %}{% set n.x = n %}{{ n | string }}",
+        "128 containers deep",
+    ),
+    (
+        "{% set n = namespace() %}{% set n.x = n %}{{ '{}'.format(n) }}",
+        "128 containers deep",
+    ),
+    (
+        "{% set n = namespace(x=1) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+        "at most 16777216 bytes",
+    ),
 ];
 
 #[test]

@@ -7,10 +7,8 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use super::OUTPUT_BYTES_MAX;
+use super::{DEPTH_MAX, OUTPUT_BYTES_MAX};
 
-/// Deepest nesting written, as deep as `serde_json` reads.
-const DEPTH_MAX: usize = 128;
 /// Widest indentation believed.
 const INDENT_MAX: usize = 64;
 

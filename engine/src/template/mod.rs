@@ -1,8 +1,9 @@
 //! Chat templates: a conversation in, the text a model was trained on out, as Jinja2 under transformers renders it.
 //!
-//! A template comes with a model file and is not trusted: fuel, output, nesting and stack are bounded, and it sees
-//! nothing but its input. One gap is left, in the library: printing or comparing a container that holds another many
-//! times over, or a namespace that holds itself, is charged only afterwards. Not here: token ids of the text beyond where BOS goes, parsing what the model answers.
+//! A template comes with a model file and is not trusted: steps, output, nesting and stack are bounded, and it sees
+//! nothing but its input. One gap is the library's: `~`, comparisons and filters other than `string` and `tojson`, given
+//! a list that holds another many times over or a namespace that holds itself, charge for it only afterwards.
+//! Not here: token ids of the text beyond where BOS goes, parsing what the model answers.
 
 mod clock;
 mod json;
@@ -15,8 +16,8 @@ use std::error::Error as _;
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value, ValueKind};
-use minijinja::{Environment, ErrorKind};
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, ErrorKind, State};
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
@@ -31,6 +32,8 @@ const STEPS_PER_BYTE: u64 = 4;
 const STEPS_MAX: u64 = 1 << 22;
 /// Longest text rendered: more than the longest context holds.
 const OUTPUT_BYTES_MAX: usize = 1 << 24;
+/// Deepest nesting of a value made into text, as deep as `serde_json` reads.
+const DEPTH_MAX: usize = 128;
 /// Nested macros and loops; real templates have under ten.
 const RECURSION_MAX: usize = 200;
 /// Stack of the rendering thread. The steps pay for lists nested some 700 000 deep, and the library recurses with 520
@@ -93,7 +96,8 @@ impl ChatTemplate {
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
         let parts = input.messages.iter().chain(input.tools);
         let parts = parts.chain(input.extra.values());
-        let bytes: u64 = parts.map(|Json(value)| weight(value)).sum();
+        let weights = parts.map(|Json(value)| methods::weight(value).unwrap_or(OUTPUT_BYTES_MAX));
+        let bytes = weights.sum::<usize>() as u64;
         let mut environment = self.environment.clone();
         environment.set_fuel(Some((STEPS_BASE + STEPS_PER_BYTE * bytes).min(STEPS_MAX)));
         on_own_stack(|| render(&environment, input).map_err(|error| refused(&error)))
@@ -129,8 +133,11 @@ fn parse(source: &str) -> Result<Environment<'static>> {
     environment.set_recursion_limit(RECURSION_MAX);
     environment.set_unknown_method_callback(methods::call);
     environment.add_filter("tojson", json::tojson);
+    environment.add_filter("string", methods::string);
+    environment.set_formatter(methods::print);
     environment.add_test("iterable", methods::is_iterable);
-    environment.add_function("raise_exception", |message: String| {
+    environment.add_function("raise_exception", |state: &State, message: &Value| {
+        let message = methods::string(state, message)?.to_string();
         let error = minijinja::Error::from(ErrorKind::InvalidOperation);
         Err::<Value, _>(error.with_source(Raised(message)))
     });
@@ -158,18 +165,6 @@ fn generation_as_with(source: &str) -> String {
         rest = &name[old.len()..];
     }
     text + rest
-}
-
-/// Roughly the bytes of `value` as JSON.
-fn weight(value: &Value) -> u64 {
-    let items = || value.try_iter().into_iter().flatten();
-    let pair = |key: Value| 4 + weight(&key) + value.get_item(&key).map_or(0, |item| weight(&item));
-    match value.kind() {
-        ValueKind::String => 2 + value.as_str().map_or(0, str::len) as u64,
-        ValueKind::Seq => 2 + items().map(|item| weight(&item)).sum::<u64>(),
-        ValueKind::Map => 2 + items().map(pair).sum::<u64>(),
-        _ => 4,
-    }
 }
 
 fn render(
@@ -220,7 +215,7 @@ fn render(
         .map_err(|error| minijinja::Error::new(ErrorKind::WriteFailure, error.to_string()))
 }
 
-/// Runs `work` where deep nesting cannot overflow the caller's stack.
+/// Runs `work` where neither deep nesting nor a panic of the library reaches the caller.
 fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let failed = |what: String| Err(Error::TemplateLimit(what));
     std::thread::scope(|scope| {
@@ -228,7 +223,7 @@ fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         match builder.spawn_scoped(scope, work) {
             Ok(thread) => thread
                 .join()
-                .unwrap_or_else(|_| failed("rendering it panicked".to_owned())),
+                .unwrap_or_else(|_| failed("the template library panicked on it".to_owned())),
             Err(error) => failed(format!("its thread does not start: {error}")),
         }
     })

@@ -124,9 +124,9 @@ impl Question<'_> {
         let plainest = factors.at(&rows[0]);
         let start = clock();
         let (model, expected) = answer(model, self.mode, &plainest)?;
-        let (mut model, prefilled) = prefilled(model, self.mode, &plainest, &expected.text)?;
         // The first run goes position by position on one thread, so few others take longer.
         let about = rough_duration((clock() - start).saturating_mul(rows.len() as u64));
+        let (mut model, prefilled) = prefilled(model, self.mode, &plainest, &expected.text)?;
         let (name, mode, runs) = (self.reference, self.mode, rows.len());
         world.say(&format!("{name}, {mode}: {runs} runs, about {about}"));
         let mut agreed = vec![true];

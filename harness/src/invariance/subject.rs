@@ -53,7 +53,7 @@ pub(super) fn answer(
         run(&mut engine, &mut heard)?;
     }
     for stranger in 0..path.batch.saturating_sub(2) {
-        let (number, len) = (3 + stranger as u64, 1 + stranger * 7 % 23);
+        let (number, len) = (3 + stranger as u64, 1 + stranger * 7 % 13);
         engine.submit(request(number, ids.prompt(number, len), DECODE_BESIDE))?;
     }
     let sampled = sampled(ids.prompt(SAMPLED, SAMPLED_PROMPT_LEN));
