@@ -6,10 +6,12 @@
 //! Not here: token ids of the text beyond where BOS goes, parsing what the model answers.
 
 mod clock;
+mod guard;
 mod json;
 mod methods;
 
 pub use clock::Clock;
+pub use guard::Guard;
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -112,7 +114,9 @@ pub fn with_bos(mut ids: Vec<u32>, bos: Option<u32>) -> Vec<u32> {
     ids
 }
 
-/// Token ids of a rendered conversation; `encode` takes special tokens in the text as such and adds nothing.
+/// Token ids of a rendered conversation; `encode` takes the template's special tokens as such and adds nothing.
+///
+/// [`Guard::encode`] is the `encode` for conversations whose words somebody else wrote.
 pub fn encode_chat(
     rendered: &str,
     bos: Option<u32>,

@@ -136,6 +136,16 @@ impl Tokenizer {
         self.vocabulary.id(token)
     }
 
+    /// Texts of the tokens that only a caller who asks for them gets from text.
+    pub fn special_tokens(&self) -> impl Iterator<Item = &str> {
+        let special = self
+            .vocabulary
+            .tokens()
+            .iter()
+            .filter(|token| token.kind.is_special());
+        special.map(|token| token.text.as_str())
+    }
+
     /// How many tokens there are; ids are below it.
     pub fn vocab(&self) -> usize {
         self.vocabulary.len()

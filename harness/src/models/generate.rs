@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use engine::template::{ChatInput, ChatTemplate, Clock, encode_chat, with_bos};
+use engine::template::{ChatInput, ChatTemplate, Clock, Guard, encode_chat, with_bos};
 use engine::{CachePolicy, Engine, EngineOptions, Model, PAGE_POSITIONS, Request, SamplingParams};
 use serde_json::json;
 
@@ -118,8 +118,11 @@ fn prompt(arguments: &GenerateArguments, model: &Model, world: &World) -> Result
         ))
     })?;
     let spelled = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    // What the user wrote stays text, special tokens spelled in it included.
+    let guard = Guard::new(tokenizer.special_tokens(), &[text])?;
+    let content = guard.protect(text);
     let rendered = ChatTemplate::new(source)?.render(&ChatInput {
-        messages: &[json!({ "role": "user", "content": text }).into()],
+        messages: &[json!({ "role": "user", "content": content }).into()],
         tools: None,
         add_generation_prompt: true,
         bos_token: spelled(tokenizer.bos_id()),
@@ -127,6 +130,7 @@ fn prompt(arguments: &GenerateArguments, model: &Model, world: &World) -> Result
         clock: Clock::from_unix_seconds((world.unix_s)().try_into().unwrap_or(i64::MAX)),
         extra: &BTreeMap::new(),
     })?;
+    let encode = |text: &str| guard.encode(text, |text, special| tokenizer.encode(text, special));
     Ok(encode_chat(&rendered, tokenizer.bos(), encode)?)
 }
 

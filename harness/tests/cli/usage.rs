@@ -41,9 +41,9 @@ fn values_out_of_range_are_refused_with_the_range() {
         .expect(2)
         .complains(&["threads", "1 to"]);
     place
-        .run(&["run", "smoke", "--mode", "fast"])
+        .run(&["run", "smoke", "--mode", "quick"])
         .expect(2)
-        .complains(&["exact"]);
+        .complains(&["exact", "fast"]);
     let huge = u64::MAX.to_string();
     let shape = ["describe", "session", "--turns", &huge, "--agents", &huge];
     let rest = ["--prefix", "1", "--decode", "1", "--result", "1"];

@@ -87,7 +87,11 @@ fn value(quant: i32, lane: usize, scales: &[f32], minimums: &[f32]) -> f32 {
 
 /// From `[cols/4][16][4]` to `[cols][16]`.
 #[inline(always)]
-fn for_each_quad<T: Copy>(out: &mut [f32], quants: &[T], value: impl Fn(T, usize) -> f32) {
+pub(super) fn for_each_quad<T: Copy>(
+    out: &mut [f32],
+    quants: &[T],
+    value: impl Fn(T, usize) -> f32,
+) {
     let quads = out.chunks_exact_mut(QUAD * PANEL_ROWS);
     for (out, quants) in quads.zip(quants.chunks_exact(QUAD * PANEL_ROWS)) {
         for (lane, quad) in quants.chunks_exact(QUAD).enumerate() {

@@ -1,13 +1,14 @@
 //! Matrix product in `fast` mode: per block of 32 an exact integer dot product, then one fma with both scales.
 //!
 //! Types with a minimum add a second fma per block: sum of the inputs times minimum and input scale. Blocks ascending, one
-//! accumulator per output, so a batch gives each of its rows the bits it has alone.
+//! accumulator per output, so a batch gives each of its rows the bits it has alone. The integers are kept in f32, where they
+//! are exact: a dot product is at most 32 * 128 * 127 < 2^24. Not here: rounding the inputs (`quantize`).
 
 use std::ops::Range;
 
-use super::dequantize::factors;
+use super::dequantize::{factors, for_each_quad};
 use crate::tensor::dtype::BLOCK;
-use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS, QUAD};
+use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS};
 use crate::tensor::{Activations, PackedMatrix, Panel};
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`; the matrix is quantised.
@@ -20,42 +21,57 @@ pub(in crate::kernels) fn matmul_fast(
 ) {
     let width = panels.len() * PANEL_ROWS;
     let blocks = x.cols / BLOCK;
+    let inputs: Vec<f32> = x.quants.iter().map(|quant| f32::from(*quant)).collect();
+    let mut integers = vec![0.0; x.cols * PANEL_ROWS];
     for (i, panel) in panels.enumerate() {
         let panel = w.panel(panel);
-        let rows = x
-            .quants
-            .chunks_exact(x.cols)
-            .zip(out.chunks_exact_mut(width));
-        for (row, (quants, out)) in rows.enumerate() {
+        let Some((scales, minimums)) = unpack(panel, &mut integers) else {
+            return; // Not quantised: `backend` multiplies it in exact mode.
+        };
+        let rows = inputs.chunks_exact(x.cols).zip(out.chunks_exact_mut(width));
+        for (row, (inputs, out)) in rows.enumerate() {
             let mut sums = [0.0_f32; PANEL_ROWS];
-            for (b, quants) in quants.chunks_exact(BLOCK).enumerate() {
-                let (x_scale, x_sum) = (x.scales[row * blocks + b], x.sums[row * blocks + b]);
-                add_block(panel, b, quants, x_scale, x_sum, &mut sums);
+            let weights = integers.chunks_exact(BLOCK * PANEL_ROWS);
+            for (b, (inputs, weights)) in inputs.chunks_exact(BLOCK).zip(weights).enumerate() {
+                let dots = dots(weights, inputs);
+                let (scales, minimums) = factors(scales, minimums, b);
+                let x_scale = x.scales[row * blocks + b];
+                for ((sum, dot), scale) in sums.iter_mut().zip(dots).zip(scales) {
+                    *sum = dot.mul_add(scale * x_scale, *sum);
+                }
+                let x_sum = x.sums[row * blocks + b] as f32;
+                for (sum, minimum) in sums.iter_mut().zip(minimums) {
+                    *sum = x_sum.mul_add(minimum * x_scale, *sum);
+                }
             }
             out[i * PANEL_ROWS..][..PANEL_ROWS].copy_from_slice(&sums);
         }
     }
 }
 
+/// Sixteen dot products of weights `[32][16]` with inputs `[32]`, all integers.
 #[inline(always)]
-fn add_block(
-    panel: Panel<'_>,
-    b: usize,
-    x: &[i8],
-    x_scale: f32,
-    x_sum: i32,
-    sums: &mut [f32; PANEL_ROWS],
-) {
-    let mut dots = [0_i32; PANEL_ROWS];
-    let (scales, minimums) = match panel {
+fn dots(weights: &[f32], inputs: &[f32]) -> [f32; PANEL_ROWS] {
+    let mut dots = [0.0; PANEL_ROWS];
+    for (weights, &x) in weights.chunks_exact(PANEL_ROWS).zip(inputs) {
+        for (dot, &weight) in dots.iter_mut().zip(weights) {
+            *dot = weight.mul_add(x, *dot);
+        }
+    }
+    dots
+}
+
+/// Writes the integer weights of a panel as `[cols][16]`; returns its scales and minimums, none if it is not quantised.
+#[inline(always)]
+fn unpack<'a>(panel: Panel<'a>, out: &mut [f32]) -> Option<(&'a [f32], &'a [f32])> {
+    match panel {
         Panel::Bytes {
             scales,
             minimums,
             quants,
         } => {
-            let quants = &quants[b * BLOCK * PANEL_ROWS..][..BLOCK * PANEL_ROWS];
-            dot_quads(quants, x, &mut dots, i32::from);
-            factors(scales, minimums, b)
+            for_each_quad(out, quants, |quant, _| f32::from(quant));
+            Some((scales, minimums))
         }
         Panel::Nibbles {
             scales,
@@ -63,48 +79,21 @@ fn add_block(
             quants,
         } => {
             let half = BLOCK / 2 * PANEL_ROWS;
-            let quants = &quants[b * half..][..half];
             let offset = if minimums.is_empty() {
                 NIBBLE_OFFSET
             } else {
                 0
-            };
-            let (low, high) = x.split_at(BLOCK / 2);
-            dot_quads(quants, low, &mut dots, |pair: u8| {
-                i32::from(pair & 15) - offset
-            });
-            dot_quads(quants, high, &mut dots, |pair: u8| {
-                i32::from(pair >> 4) - offset
-            });
-            factors(scales, minimums, b)
-        }
-        // Not quantised: `backend` multiplies these in exact mode.
-        Panel::F32(_) | Panel::F16(_) | Panel::BF16(_) => return,
-    };
-    for lane in 0..PANEL_ROWS {
-        sums[lane] = (dots[lane] as f32).mul_add(scales[lane] * x_scale, sums[lane]);
-        if let Some(minimum) = minimums.get(lane) {
-            sums[lane] = (x_sum as f32).mul_add(minimum * x_scale, sums[lane]);
-        }
-    }
-}
-
-/// Adds the products of `[cols/4][16][4]` weights with `x[cols]` to the sixteen dot products.
-#[inline(always)]
-fn dot_quads<T: Copy>(
-    quants: &[T],
-    x: &[i8],
-    dots: &mut [i32; PANEL_ROWS],
-    integer: impl Fn(T) -> i32,
-) {
-    for (quants, x) in quants
-        .chunks_exact(QUAD * PANEL_ROWS)
-        .zip(x.chunks_exact(QUAD))
-    {
-        for (dot, quad) in dots.iter_mut().zip(quants.chunks_exact(QUAD)) {
-            for (&quant, &x) in quad.iter().zip(x) {
-                *dot += integer(quant) * i32::from(x);
+            } as f32;
+            for (out, quants) in out
+                .chunks_exact_mut(2 * half)
+                .zip(quants.chunks_exact(half))
+            {
+                let (low, high) = out.split_at_mut(half);
+                for_each_quad(low, quants, |pair, _| f32::from(pair & 15) - offset);
+                for_each_quad(high, quants, |pair, _| f32::from(pair >> 4) - offset);
             }
+            Some((scales, minimums))
         }
+        Panel::F32(_) | Panel::F16(_) | Panel::BF16(_) => None,
     }
 }
