@@ -21,13 +21,16 @@ impl Repository {
     pub(crate) fn new() -> Self {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let repository = Self(TempDir::new().unwrap());
-        let own = [
-            "reports/allow.txt",
-            "reports/claims.toml",
-            "harness/tests/report/pages.rs",
-        ];
+        let own = ["reports/allow.txt", "reports/claims.toml"].map(String::from);
         let templates = PAGES.map(|page| format!("reports/templates/{page}.tera"));
-        for file in own.into_iter().map(String::from).chain(templates) {
+        let claims = fs::read_to_string(source.join("reports/claims.toml")).unwrap();
+        let witness = |line: &str| {
+            line.strip_prefix("witness = \"")?
+                .split_once('#')
+                .map(|(file, _)| file.to_owned())
+        };
+        let witnesses = claims.lines().filter_map(witness);
+        for file in own.into_iter().chain(templates).chain(witnesses) {
             repository.write(&file, &fs::read_to_string(source.join(&file)).unwrap());
         }
         repository
