@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope
-#   full  core, the long goldens, the quantised model loaded by llama.cpp
+#   full  core, the long goldens, invariance on a real model, fuzz minutes, the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
 tier=${1:-core}
@@ -51,6 +51,10 @@ rm -rf "$smoke_out"
 if [ "$tier" = full ]; then
   say "long goldens"
   cargo test -p engine --test golden_full
+  say "the same bits on every path, on a real model"
+  "$harness" invariance --model smollm2-135m
+  say "fuzz, half a minute each"
+  FAK_FUZZ_SECONDS=30 cargo test -p engine --test fuzz -- --nocapture
   say "llama.cpp loads the file we wrote and continues as we do"
   python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
   PYTHONPATH=target/python python3 engine/tests/llama_cpp.py "$harness" \

@@ -376,6 +376,19 @@ impl Engine {
         self.model
     }
 
+    /// Bits of the pages an idle session keeps, so that a test can compare what two paths wrote.
+    #[doc(hidden)]
+    pub fn session_bits(&self, session: u64) -> Option<Vec<Vec<u32>>> {
+        let table = self.cache.session(session)?;
+        Some(
+            table
+                .pages()
+                .iter()
+                .map(|page| self.pool.bits(*page))
+                .collect(),
+        )
+    }
+
     /// Overwrites one cached value of an idle session's page, so that a test can show the cache is read.
     #[doc(hidden)]
     pub fn poke_session(&mut self, session: u64, page: usize, element: usize, value: f32) -> bool {

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::overwrite;
+use common::{options, overwrite};
 use engine::backend::RopeScaling;
 use engine::weights::TensorSource;
 use engine::weights::file::ModelFile;
@@ -13,7 +13,7 @@ use engine::weights::gguf::Gguf;
 use engine::weights::gguf::write::{
     OutTensor, f32_entry, text_entry, texts_entry, u32_entry, write,
 };
-use engine::{Error, Model};
+use engine::{Engine, Error, KernelChoice, Model, NullSink, Request};
 
 fn f32_tensor(name: &str, shape: &[usize]) -> OutTensor {
     let len = shape.iter().product::<usize>();
@@ -385,4 +385,30 @@ fn a_quantised_copy_keeps_metadata_and_rounds_as_ggml_does() {
         .unwrap_err()
         .to_string();
     assert!(again.contains("exists"), "{again}");
+}
+
+#[test]
+fn a_weight_that_is_not_finite_is_a_typed_error_on_every_kernel() {
+    let directory = tempfile::tempdir().unwrap();
+    for bad in [f32::NAN, f32::INFINITY] {
+        let bytes = built(|_, tensors| tensors[4].bytes[..4].copy_from_slice(&bad.to_le_bytes()));
+        for kernels in [KernelChoice::Scalar, KernelChoice::Auto] {
+            let model = open(directory.path(), &bytes).unwrap();
+            let mut engine = Engine::new(model, &options(kernels, 1)).unwrap();
+            let prompt = vec![0, 1, 2];
+            engine
+                .submit(Request {
+                    id: 5,
+                    prompt,
+                    decode_max: 2,
+                    ..Request::default()
+                })
+                .unwrap();
+            let error = engine.step(&mut NullSink).unwrap_err();
+            assert!(
+                matches!(error, Error::NonFinite { request: 5, .. }),
+                "{error}"
+            );
+        }
+    }
 }

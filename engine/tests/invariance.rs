@@ -126,9 +126,21 @@ fn a_prompt_found_whole_replays_one_position_and_answers_the_same() {
 
 #[test]
 fn rows_written_by_decoding_equal_rows_written_by_prefill() {
-    // A session goes on with its own output; another engine gets the whole text as a prompt.
-    let options = options(KernelChoice::Auto, 2);
-    let new = || Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &options).unwrap();
+    for (model, mode) in [
+        ("synthetic-tiny", Mode::Exact),
+        ("synthetic-tiny-q4_1", Mode::Fast),
+    ] {
+        decoded_rows_equal_prefilled_rows(model, mode);
+    }
+}
+
+/// A session goes on with its own output; another engine gets the whole text as a prompt.
+fn decoded_rows_equal_prefilled_rows(model: &str, mode: Mode) {
+    let options = EngineOptions {
+        mode,
+        ..options(KernelChoice::Auto, 2)
+    };
+    let new = || Engine::new(Model::synthetic(model).unwrap(), &options).unwrap();
     let (mut warm, mut cold) = (new(), new());
     let mut record = Record::default();
     warm.submit(request(0, prompt(), 70)).unwrap();
@@ -162,6 +174,12 @@ fn rows_written_by_decoding_equal_rows_written_by_prefill() {
     assert_eq!(
         bits(&record.last_logits[&1]),
         bits(&cold_record.last_logits[&1])
+    );
+    // Every page of both, whoever wrote which row.
+    let (warm, cold) = (warm.session_bits(0).unwrap(), cold.session_bits(1).unwrap());
+    assert!(
+        warm.len() > 3 && warm == cold,
+        "{model}, {mode}: cached bits differ"
     );
 }
 

@@ -102,6 +102,13 @@ impl Elements {
         }
     }
 
+    pub(super) fn bits(&self) -> Vec<u32> {
+        match self {
+            Self::F32(data) => data.iter().map(|x| x.to_bits()).collect(),
+            Self::F16(data) => data.iter().map(|bits| u32::from(*bits)).collect(),
+        }
+    }
+
     pub(super) fn poke(&mut self, index: usize, value: f32) {
         match self {
             Self::F32(data) => data[index] = value,

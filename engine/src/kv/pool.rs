@@ -190,6 +190,12 @@ impl PagePool {
         Ok(copy)
     }
 
+    /// Bits of a page's elements.
+    #[doc(hidden)]
+    pub fn bits(&self, id: PageId) -> Vec<u32> {
+        self.pages[id.0].data.bits()
+    }
+
     /// Changes one cached value, so that a test can show the cache is read.
     #[doc(hidden)]
     pub fn poke(&mut self, id: PageId, element: usize, value: f32) {
