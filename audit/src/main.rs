@@ -58,7 +58,14 @@ fn parse(arguments: Vec<std::ffi::OsString>) -> Result<Command, String> {
             _ => return Err("more than one directory was named".to_owned()),
         }
     }
-    let path = path.ok_or("name the directory to audit")?;
+    let path = path.ok_or(if all {
+        "--all needs the directory that holds INDEX: audit --all RESULTS"
+    } else {
+        "name the directory to audit"
+    })?;
+    if !path.is_dir() {
+        return Err(format!("no directory {}", path.display()));
+    }
     Ok(Command { path, all, json })
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn check(dir: &Path, notes: &mut Notebook) -> Option<Sums> {
     }
     if !found.iter().any(|path| path == SUMS) {
         let message = format!(
-            "{SUMS} is missing: the run is not sealed; `harness run ... --resume DIR` finishes it"
+            "{SUMS} is missing: the run is not sealed; run it again; a new directory is taken"
         );
         notes.broken(Layer::Seal, message);
         return None;

@@ -34,14 +34,19 @@ impl Native {
             Some(path) => Model::open(path)?,
             None => Model::synthetic(&job.envelope.model)?,
         };
+        Self::around(model, options)
+    }
+
+    fn around(model: Model, options: EngineOptions) -> Result<Self, Error> {
         Ok(Self {
             engine: Engine::new(model, &options)?,
             options,
         })
     }
 
-    /// Generates a little, then starts over with an engine that has seen nothing: code, threads and
-    /// allocator are warm, the cache is not. Only one model is in memory at a time, so that peaks hold.
+    /// Generates a little, then hands the same model to an engine that has seen nothing: code, weights
+    /// and allocator are warm, threads and cache are new. Only one model is ever in memory, so that
+    /// peaks hold.
     pub(crate) fn warmed_up(mut self, job: &ArmJob) -> Result<Self, Error> {
         let prompt: Vec<u32> = self
             .model()
@@ -59,8 +64,7 @@ impl Native {
             ..Request::default()
         })?;
         while self.step(&mut NullSink)? {}
-        drop(self);
-        Self::load(job)
+        Self::around(self.engine.into_model(), options(job)?)
     }
 
     /// The model it answers with.

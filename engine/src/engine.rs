@@ -63,6 +63,8 @@ pub struct Engine {
     active: Vec<Active>,
     decode_tokens: u64,
     replayed_tokens: u64,
+    /// The request and the logit that ended the engine.
+    not_finite: Option<(u64, usize)>,
 }
 
 impl Engine {
@@ -92,7 +94,7 @@ impl Engine {
                 Kernels::choose(options.kernels)?,
                 options.threads,
                 options.mode,
-            ),
+            )?,
             pool: PagePool::new(model.kv_shape(), options.mode.kv_type(), options.kv_pages),
             cache: Cache::new(options.cache),
             options: *options,
@@ -100,6 +102,7 @@ impl Engine {
             active: Vec::new(),
             decode_tokens: 0,
             replayed_tokens: 0,
+            not_finite: None,
             eos: model.eos_ids(),
             model,
         })
@@ -119,12 +122,25 @@ impl Engine {
         if in_flight().any(|other| other.session == request.session) {
             return Err(Error::SessionBusy(request.session));
         }
+        let needed = (request.prompt.len() + request.decode_max).div_ceil(PAGE_POSITIONS);
+        let capacity = self.pool.capacity();
+        if needed > capacity {
+            return Err(Error::PagesExhausted {
+                needed,
+                available: capacity,
+                capacity,
+            });
+        }
         self.pending.push_back(request);
         Ok(())
     }
 
-    /// Runs one step; false when nothing is in flight. An error ends the engine's usefulness, not the process.
+    /// Runs one step; false when nothing is in flight. After an error the engine is done for: each later step gives it
+    /// again.
     pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool> {
+        if let Some((request, index)) = self.not_finite {
+            return Err(Error::NonFinite { request, index });
+        }
         self.admit(sink)?;
         let Some(batch) = plan(&mut self.active, &mut self.pool, self.options.chunk_tokens)? else {
             return Ok(false);
@@ -143,7 +159,8 @@ impl Engine {
     /// Moves pending requests into the running set, in order, as far as policy, pages and single flight allow.
     fn admit(&mut self, sink: &mut dyn Sink) -> Result<()> {
         let requests_max = if self.options.batched { usize::MAX } else { 1 };
-        for request in std::mem::take(&mut self.pending) {
+        let mut waiting = std::mem::take(&mut self.pending);
+        while let Some(request) = waiting.pop_front() {
             if self.active.len() >= requests_max || self.waits_for_another(&request) {
                 self.pending.push_back(request);
                 continue;
@@ -151,13 +168,17 @@ impl Engine {
             let positions = request.prompt.len() + request.decode_max;
             let spoken_for = self.active.iter().map(|active| active.reserved).sum();
             let key = (request.session, request.prompt.as_slice());
-            let found = match self.cache.find(&mut self.pool, key, positions, spoken_for) {
+            let room = (spoken_for, self.active.is_empty());
+            let found = match self.cache.find(&mut self.pool, key, positions, room) {
                 Ok(found) => found,
                 Err(Error::PagesExhausted { .. }) if !self.active.is_empty() => {
                     self.pending.push_back(request);
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.pending.append(&mut waiting);
+                    return Err(error);
+                }
             };
             sink.event(Event::Prefix {
                 request: request.id,
@@ -168,10 +189,9 @@ impl Engine {
             self.active.push(Active {
                 request,
                 output: Vec::new(),
+                written_before: self.pool.written(found.table.pages()),
                 table: found.table,
                 carried_at: found.carried_at,
-                computed: 0,
-                carried: 0,
                 replayed: 0,
                 chunks: 0,
                 reserved,
@@ -207,15 +227,17 @@ impl Engine {
         let mut done = Vec::new();
         for (row, logits) in wanting.zip(logits.chunks_exact(self.model.vocab())) {
             let index = batch.members[row.sequence];
+            let active = &self.active[index];
+            let request = active.request.id;
+            let sampling = &active.request.sampling;
+            let id = choose(sampling, &active.request.prompt, &active.output, logits)
+                .map_err(|index| self.not_finite.insert((request, index)))
+                .map_err(|&mut (request, index)| Error::NonFinite { request, index })?;
+            let top = sampling.logprobs;
             if batch.phase == Phase::Prefill {
                 self.prefilled(index, sink);
             }
             let active = &mut self.active[index];
-            let request = active.request.id;
-            let sampling = &active.request.sampling;
-            let id = choose(sampling, &active.request.prompt, &active.output, logits)
-                .map_err(|index| Error::NonFinite { request, index })?;
-            let top = sampling.logprobs;
             let logprobs = top.map_or_else(Vec::new, |top| logprobs(logits, id, top));
             active.output.push(id);
             self.decode_tokens += 1;
@@ -246,9 +268,15 @@ impl Engine {
             request,
             output,
             table,
+            carried_at,
             ..
         } = self.active.remove(index);
-        let pending = output.last().copied();
+        // Cancelled before its first step, it leaves the session's pending token as it found it.
+        let unwritten = carried_at.filter(|at| *at == table.len());
+        let pending = output
+            .last()
+            .copied()
+            .or(unwritten.map(|at| request.prompt[at]));
         self.cache
             .keep(&mut self.pool, request.session, table, pending);
     }
@@ -270,10 +298,14 @@ impl Engine {
         let active = &self.active[index];
         self.cache.publish(&mut self.pool, &active.table);
         self.replayed_tokens += active.replayed as u64;
+        let (now, before) = (
+            self.pool.written(active.table.pages()),
+            active.written_before,
+        );
         sink.event(Event::Prefill {
             request: active.request.id,
-            computed: active.computed,
-            carried: active.carried,
+            computed: (now.prefill - before.prefill) as usize,
+            carried: (now.carried - before.carried) as usize,
             replayed: active.replayed,
             chunks: active.chunks,
         });

@@ -90,6 +90,14 @@ pub enum Error {
         /// What would be accepted.
         range: &'static str,
     },
+    /// The system gives no more threads.
+    #[error("cannot start {threads} threads: {source}; ask for fewer")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A request without a prompt.
     #[error("the prompt is empty; give at least one token id")]
     EmptyPrompt,

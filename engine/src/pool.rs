@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::error::{Error, Result};
+
 /// How often a thread looks again before it sleeps: some 20 us, longer than the gap between two regions of a layer.
 const SPINS: usize = 4_000;
 
@@ -99,7 +101,7 @@ pub struct Pool {
 
 impl Pool {
     /// A pool of `threads` workers, the caller included.
-    pub fn new(threads: usize) -> Self {
+    pub fn new(threads: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -107,17 +109,18 @@ impl Pool {
             cursor: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
         });
-        let workers = (1..threads)
-            .map(|_| {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || shared.work())
-            })
-            .collect();
-        Self {
+        let mut pool = Self {
             shared,
-            workers,
+            workers: Vec::new(),
             one_region_at_a_time: Mutex::new(()),
+        };
+        for _ in 1..threads {
+            let shared = Arc::clone(&pool.shared);
+            let worker = std::thread::Builder::new().spawn(move || shared.work());
+            pool.workers
+                .push(worker.map_err(|source| Error::Threads { threads, source })?);
         }
+        Ok(pool)
     }
 
     /// Worker threads, the caller included.
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn every_chunk_runs_once_whatever_the_threads() {
         for threads in [1, 2, 3, 8] {
-            let pool = Pool::new(threads);
+            let pool = Pool::new(threads).unwrap();
             for chunks in [0, 1, 2, 7, 1000] {
                 let counts: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
                 pool.run(chunks, &|chunk| {
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn many_short_regions_do_not_mix() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3).unwrap();
         for round in 0..20_000_usize {
             let sum = AtomicUsize::new(0);
             pool.run(3, &|chunk| {
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn tiles_cover_the_output_without_overlap() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2).unwrap();
         for (rows, stride, size) in [
             (5, 7, TileSize { rows: 2, cols: 3 }),
             (1, 1, TileSize { rows: 9, cols: 9 }),
@@ -328,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_panicking_job_reaches_the_caller_and_the_pool_survives() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2).unwrap();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             pool.run(8, &|chunk| assert_ne!(chunk, 5, "on purpose"));
         }));

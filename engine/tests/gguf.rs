@@ -259,23 +259,6 @@ fn lies_about_shape_type_and_keys_are_refused_by_name() {
     }
 }
 
-/// A key of a one-byte array again and again: six megabytes that would take two hundred once decoded.
-fn many_small_values() -> Vec<u8> {
-    let (keys, len) = (6_u64, 1 << 20);
-    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
-    bytes.extend_from_slice(&0_u64.to_le_bytes());
-    bytes.extend_from_slice(&keys.to_le_bytes());
-    for key in 0..keys {
-        bytes.extend_from_slice(&1_u64.to_le_bytes());
-        bytes.push(b'a' + key as u8);
-        bytes.extend_from_slice(&9_u32.to_le_bytes());
-        bytes.extend_from_slice(&0_u32.to_le_bytes());
-        bytes.extend_from_slice(&(len as u64).to_le_bytes());
-        bytes.resize(bytes.len() + len, 0);
-    }
-    bytes
-}
-
 #[test]
 fn a_file_that_shrinks_while_open_is_an_error_and_not_a_crash() {
     let directory = tempfile::tempdir().unwrap();
@@ -328,6 +311,15 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
         bytes.extend_from_slice(&keys.to_le_bytes());
         bytes
     };
+    let array_of = |element: u32, len: u64| {
+        let mut bytes = header(0, 1);
+        bytes.extend_from_slice(&text_entry("k", "")[..9]);
+        bytes.extend_from_slice(&9_u32.to_le_bytes());
+        bytes.extend_from_slice(&element.to_le_bytes());
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(&[0xff; 64]);
+        bytes
+    };
     let mut long_key = header(0, 1);
     long_key.extend_from_slice(&u64::MAX.to_le_bytes());
     let mut nested = header(0, 1);
@@ -342,10 +334,10 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
         (header(0, u64::MAX), "key count"),
         (long_key, "is believed"),
         (nested, "nest deeper"),
-        (
-            many_small_values(),
-            "more memory than the file's size allows",
-        ),
+        (array_of(4, 1 << 40), "array length"),
+        (array_of(4, 1000), "the file ends inside an array"),
+        (array_of(8, 1000), "a string value"),
+        (array_of(13, 1), "value type 13 is unknown"),
         (b"GGUF\x09\0\0\0".to_vec(), "version 9"),
         (b"GGML".to_vec(), "does not begin"),
         (Vec::new(), ""),
@@ -354,6 +346,32 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
             .err()
             .expect(expected)
             .to_string();
+        assert!(
+            error.contains(expected),
+            "{error} should mention {expected}"
+        );
+    }
+}
+
+#[test]
+fn an_array_is_decoded_when_asked_for_and_only_as_what_it_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    let mut torn = texts_entry("torn", &["ok", "xy"]);
+    *torn.last_mut().unwrap() = 0xff;
+    let entries = [texts_entry("words", &["one", "", "zwölf"]), torn];
+    let mut bytes = Vec::new();
+    write(&mut bytes, &entries, &[]).unwrap();
+    overwrite(&path, &bytes);
+    let gguf = Gguf::open(&path).unwrap();
+    assert_eq!(gguf.array("words").unwrap().len(), 3);
+    assert_eq!(gguf.texts("words").unwrap(), ["one", "", "zwölf"]);
+    for (error, expected) in [
+        (gguf.numbers_f32("words").unwrap_err(), "numbers only"),
+        (gguf.texts("torn").unwrap_err(), "is not UTF-8"),
+        (gguf.texts("none").unwrap_err(), "`none` is missing"),
+    ] {
+        let error = error.to_string();
         assert!(
             error.contains(expected),
             "{error} should mention {expected}"

@@ -239,8 +239,7 @@ fn a_small_pool_evicts_waits_or_refuses_but_never_changes_an_answer() {
         ..ample
     };
     let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), &hopeless).unwrap();
-    engine.submit(session_output(&ample, 0).0).unwrap();
-    let error = engine.step(&mut record).unwrap_err();
+    let error = engine.submit(session_output(&ample, 0).0).unwrap_err();
     assert!(error.to_string().contains("raise kv_pages"), "{error}");
 }
 

@@ -354,8 +354,7 @@ fn sentencepiece_joins_as_the_definition_says() {
     };
     let gguf = Gguf::open(&path).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    let scores = gguf.array("tokenizer.ggml.scores").unwrap();
-    let scores: Vec<f32> = scores.iter().map(|score| score.as_f32().unwrap()).collect();
+    let scores = gguf.numbers_f32("tokenizer.ggml.scores").unwrap();
     let mut random = Random(3);
     for round in 0..2000 {
         let text = if round % 2 == 0 {

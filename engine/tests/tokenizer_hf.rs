@@ -237,14 +237,14 @@ fn the_published_tokenizer_json_gives_the_ids_of_transformers_and_of_the_gguf_fi
 /// The `tokenizer.json` that transformers makes of a SentencePiece model: merges are all pairs of
 /// tokens that make a token, best score first.
 fn converted(gguf: &Gguf, tokenizer: &Tokenizer) -> Json {
-    let scores = gguf.array("tokenizer.ggml.scores").unwrap();
+    let scores = gguf.numbers_f32("tokenizer.ggml.scores").unwrap();
     let mut merges = Vec::new();
     for id in 259..tokenizer.vocab() as u32 {
         let text = tokenizer.token(id).unwrap();
         for (at, _) in text.char_indices().skip(1) {
             let (left, right) = text.split_at(at);
             if tokenizer.id(left).is_some() && tokenizer.id(right).is_some() {
-                let score = scores[id as usize].as_f32().unwrap();
+                let score = scores[id as usize];
                 merges.push((-score, [left.to_owned(), right.to_owned()]));
             }
         }

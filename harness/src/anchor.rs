@@ -32,6 +32,7 @@ pub fn anchor(directory: &Path, world: &World, out: &mut dyn Write) -> Result<u8
     let path = directory.join("run.json");
     let record: RunRecord = serde_json::from_str(&files::read_text(&path)?)
         .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))?;
+    refuse_incomplete(&record)?;
     let home = results.join(part("envelope", &record.envelope)?);
     let anchored = if directory
         .canonicalize()
@@ -74,6 +75,30 @@ fn part<'a>(what: &str, value: &'a str) -> Result<&'a str, Error> {
             "run.json: {what} {value:?} cannot name a directory"
         )))
     }
+}
+
+/// What did not complete cannot answer the envelope's question.
+fn refuse_incomplete(record: &RunRecord) -> Result<(), Error> {
+    if record.complete {
+        return Ok(());
+    }
+    let reasons: Vec<String> = record
+        .arms
+        .iter()
+        .filter_map(|(name, arm)| {
+            let error = arm.error.as_ref()?;
+            let failed = arm.reps - arm.completed.min(arm.reps);
+            Some(format!(
+                "\n  {name} failed in {failed} of {}: {error}",
+                arm.reps
+            ))
+        })
+        .collect();
+    Err(Error::Usage(format!(
+        "not anchored: not every requested arm completed{}\nrun the envelope again, with --arm for \
+         the arms that can run, and anchor that",
+        reasons.concat()
+    )))
 }
 
 fn refuse_anchored(index: &Path, digest: &str) -> Result<(), Error> {

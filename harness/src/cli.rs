@@ -322,19 +322,39 @@ pub struct GenerateArguments {
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArguments {
     /// Divides the logits; 0 takes the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub temperature: f32,
     /// Only the K likeliest
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Only the likeliest that hold this much probability
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     pub top_p: f32,
     /// Only tokens with this share of the greatest probability
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub min_p: f32,
     /// Divides positive logits of tokens seen, multiplies others; 1 is none
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     pub repetition_penalty: f32,
     /// Subtracted from logits of tokens generated
     #[arg(

@@ -12,7 +12,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// The envelope was refused.
-    #[error("{file}: {source}")]
+    #[error("{}", refusal(.file, .source))]
     Envelope {
         /// The embedded name or the file.
         file: String,
@@ -33,14 +33,14 @@ pub enum Error {
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
     /// A needed model is not in the cache.
-    #[error(
-        "model {name} is not here; get it with\n\n    {command}\n\nor add --pull to this command"
-    )]
+    #[error("model {name} is not here; get it with\n\n    {command}{hint}")]
     ModelMissing {
         /// The model asked for.
         name: String,
         /// What fetches it.
         command: String,
+        /// What else helps, where something does.
+        hint: &'static str,
     },
     /// Something outside could not be reached or did not work.
     #[error("{0}")]
@@ -84,7 +84,13 @@ impl Error {
         match self {
             Self::Usage(_)
             | Self::Envelope { .. }
-            | Self::Engine(engine::Error::BadParameter { .. }) => 2,
+            | Self::Engine(
+                engine::Error::BadOption { .. }
+                | engine::Error::BadParameter { .. }
+                | engine::Error::EmptyPrompt
+                | engine::Error::TokenOutOfRange { .. }
+                | engine::Error::ContextExceeded { .. },
+            ) => 2,
             Self::WrongDigest { .. } | Self::Broken(_) => 4,
             Self::Io { .. }
             | Self::Output(_)
@@ -94,5 +100,42 @@ impl Error {
             #[cfg(feature = "report")]
             Self::Report(error) => error.exit_code(),
         }
+    }
+}
+
+/// What is wrong with an envelope, with its file named once.
+fn refusal(file: &str, source: &workloads::Error) -> String {
+    let text = source.to_string();
+    let rest = text.strip_prefix(file).unwrap_or_default();
+    if rest.starts_with([':', ',']) {
+        text
+    } else {
+        format!("{file}: {text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_envelope_names_its_file_once() {
+        let refused = |place: &str| {
+            let source = workloads::Error::Field {
+                place: place.to_owned(),
+                field: "reps".to_owned(),
+                value: "0".to_owned(),
+                wanted: "1 to 50".to_owned(),
+            };
+            let file = "a.toml".to_owned();
+            Error::Envelope { file, source }.to_string()
+        };
+        let rest = "reps = 0; give 1 to 50";
+        assert_eq!(refused("a.toml, line 2"), format!("a.toml, line 2: {rest}"));
+        assert_eq!(refused("a.toml"), format!("a.toml: {rest}"));
+        assert_eq!(
+            refused("command line"),
+            format!("a.toml: command line: {rest}")
+        );
     }
 }

@@ -65,7 +65,12 @@ fn verify_evidence(
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
     let (code, text, json) = if let Some(directory) = &arguments.directory {
-        let report = audit::audit_run(&world.working_directory.join(directory));
+        let path = world.working_directory.join(directory);
+        if !path.is_dir() {
+            let usage = format!("no directory {}; give a run directory", directory.display());
+            return Err(Error::Usage(usage));
+        }
+        let report = audit::audit_run(&path);
         (
             report.exit_code(),
             report.render(),

@@ -3,7 +3,7 @@
 //! Not here: reading an envelope (`workloads::envelope`) or running one (`run`).
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use serde_json::{Value, json};
 use workloads::envelope::{self, Envelope, Overrides};
@@ -74,8 +74,15 @@ pub fn new(name: &str, world: &World, out: &mut dyn Write) -> Result<u8, Error> 
         source,
     })?;
     let path = world.working_directory.join(format!("{name}.toml"));
-    let mut file =
-        File::create_new(&path).map_err(|source| Error::io("cannot create", &path, source))?;
+    let mut file = File::create_new(&path).map_err(|source| {
+        if source.kind() == ErrorKind::AlreadyExists {
+            Error::Usage(format!(
+                "{name}.toml exists and is never overwritten; give another name"
+            ))
+        } else {
+            Error::io("cannot create", &path, source)
+        }
+    })?;
     file.write_all(text.as_bytes())
         .map_err(|source| Error::io("cannot write", &path, source))?;
     writeln!(

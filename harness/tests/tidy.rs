@@ -223,3 +223,27 @@ fn unsafe_code_stands_only_where_it_is_allowed() {
         "a listed file no longer needs unsafe"
     );
 }
+
+#[test]
+fn every_test_the_architecture_names_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let table = text.split("## The numeric contract").nth(1).unwrap();
+    let guards = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .filter_map(|line| line.split('|').nth(3));
+    let code: String = sources().into_iter().map(|(_, text)| text).collect();
+    let mut named = 0;
+    let mut broken = Vec::new();
+    for name in guards.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        // File names stand there too; tests are sentences.
+        if name.matches('_').count() >= 3 && !name.contains('/') {
+            named += 1;
+            if !code.contains(&format!("fn {name}(")) {
+                broken.push(format!("ARCHITECTURE.md names `{name}`, which is no test"));
+            }
+        }
+    }
+    assert!(named > 15, "only {named} tests were found in the table");
+    report(&broken);
+}

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::pool::{Pool, Tile, TileSize};
 use crate::tensor::packed::PANEL_ROWS;
@@ -36,12 +37,13 @@ pub struct Cpu {
 
 impl Cpu {
     /// A backend of `threads` threads.
-    pub fn new(kernels: Kernels, threads: usize, mode: Mode) -> Self {
-        Self {
+    pub fn new(kernels: Kernels, threads: usize, mode: Mode) -> Result<Self> {
+        let pool = Pool::new(threads)?;
+        Ok(Self {
             kernels,
-            pool: Pool::new(threads),
+            pool,
             mode,
-        }
+        })
     }
 
     /// Numeric mode of the matrix products.

@@ -33,10 +33,21 @@ pub struct RowCounts {
     pub decode: u64,
 }
 
+impl RowCounts {
+    fn count(&mut self, source: RowSource) {
+        match source {
+            RowSource::Prefill => self.prefill += 1,
+            RowSource::Carried => self.carried += 1,
+            RowSource::Decode => self.decode += 1,
+        }
+    }
+}
+
 struct Page {
     data: Elements,
     len: usize,
     references: usize,
+    written: RowCounts,
 }
 
 /// All pages of an engine.
@@ -89,12 +100,28 @@ impl PagePool {
         self.rows
     }
 
+    /// Rows ever written into `pages`; a copy starts with none.
+    pub fn written(&self, pages: &[PageId]) -> RowCounts {
+        pages.iter().fold(RowCounts::default(), |sum, page| {
+            let RowCounts {
+                prefill,
+                carried,
+                decode,
+            } = self.pages[page.0].written;
+            RowCounts {
+                prefill: sum.prefill + prefill,
+                carried: sum.carried + carried,
+                decode: sum.decode + decode,
+            }
+        })
+    }
+
     /// An empty page with one reference.
     pub fn allocate(&mut self) -> Result<PageId> {
         let id = if let Some(id) = self.free.pop() {
             let page = &mut self.pages[id.0];
             page.data.clear();
-            (page.len, page.references) = (0, 1);
+            (page.len, page.references, page.written) = (0, 1, RowCounts::default());
             id
         } else if self.pages.len() < self.capacity {
             let data = Elements::zeroed(self.shape, self.element);
@@ -102,6 +129,7 @@ impl PagePool {
                 data,
                 len: 0,
                 references: 1,
+                written: RowCounts::default(),
             });
             PageId(self.pages.len() - 1)
         } else {
@@ -161,11 +189,8 @@ impl PagePool {
         if layer == 0 {
             debug_assert_eq!(slot, page.len, "positions are appended in order");
             page.len = slot + 1;
-            match source {
-                RowSource::Prefill => self.rows.prefill += 1,
-                RowSource::Carried => self.rows.carried += 1,
-                RowSource::Decode => self.rows.decode += 1,
-            }
+            page.written.count(source);
+            self.rows.count(source);
         }
         page.data.write(shape, layer, slot, row);
     }

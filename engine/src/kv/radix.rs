@@ -36,6 +36,15 @@ impl Match {
         self.pages.len() * PAGE_POSITIONS + self.tail.map_or(0, |(_, len)| len)
     }
 
+    /// Whole pages, then the one whose head continues them.
+    pub fn all_pages(&self) -> Vec<PageId> {
+        self.pages
+            .iter()
+            .copied()
+            .chain(self.tail.map(|(page, _)| page))
+            .collect()
+    }
+
     /// Whether nothing matched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

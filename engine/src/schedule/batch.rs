@@ -93,10 +93,6 @@ fn chunk(
     for _ in 0..left.min(room) {
         let position = active.table.len();
         let source = active.source(position);
-        match source {
-            RowSource::Carried => active.carried += 1,
-            RowSource::Prefill | RowSource::Decode => active.computed += 1,
-        }
         let row = append(active, pool, sequence, source)?;
         rows.push(Row {
             logits: position + 1 == end,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::kv::radix::common_prefix;
+use crate::kv::radix::{Match, common_prefix};
 use crate::kv::{PageId, PagePool, PageTable, RadixTree};
 use crate::tensor::PAGE_POSITIONS;
 
@@ -55,7 +55,7 @@ pub struct Found {
     pub table: PageTable,
     /// Of these, from the session's own pages.
     pub own: usize,
-    /// Of these, from pages of other sessions.
+    /// Of these, only from the tree, whoever wrote them: the session's own pages had less.
     pub instance: usize,
     /// Where the session's pending token stands, if the prompt goes on with it.
     pub carried_at: Option<usize>,
@@ -100,13 +100,14 @@ impl Cache {
 
     /// Finds the longest cached prefix of `prompt` and makes room for `positions` positions in all.
     ///
-    /// `spoken_for` pages are promised to running requests. On failure nothing has changed but evictions.
+    /// `spoken_for` pages are promised to running requests; `alone` says that none runs. Then room is made at any cost, at
+    /// last by giving up what was found: whatever fits the pool runs. Otherwise a failure leaves the session as it was.
     pub fn find(
         &mut self,
         pool: &mut PagePool,
         (session, prompt): (u64, &[u32]),
         positions: usize,
-        spoken_for: usize,
+        (spoken_for, alone): (usize, bool),
     ) -> Result<Found> {
         let own = self.sessions.remove(&session);
         let own_len = own
@@ -114,52 +115,70 @@ impl Cache {
             .map_or(0, |own| common_prefix(own.table.tokens(), prompt));
         let tree = match self.policy {
             CachePolicy::Shared => self.tree.find(prompt),
-            CachePolicy::None | CachePolicy::Session => crate::kv::radix::Match::default(),
+            CachePolicy::None | CachePolicy::Session => Match::default(),
         };
-        let use_tree = tree.len() > own_len;
-        let pages: Vec<PageId> = match &own {
-            Some(own) if !use_tree => own.table.pages().to_vec(),
-            _ => tree
-                .pages
-                .iter()
-                .copied()
-                .chain(tree.tail.map(|(page, _)| page))
-                .collect(),
+        let matched = own_len.max(tree.len());
+        let carried_at = own.as_ref().and_then(|own| own.carried_at(prompt, matched));
+        let total = positions.div_ceil(PAGE_POSITIONS);
+        let goes_on = |own: &Session| own_len == matched && own.table.len() == matched;
+        let in_place = own.as_ref().is_some_and(goes_on);
+        let held = own
+            .as_ref()
+            .filter(|_| in_place)
+            .map(|own| own.table.pages().len());
+        let needed = total - held.unwrap_or(matched / PAGE_POSITIONS);
+
+        let pins = match &own {
+            Some(own) if own_len == matched => Pins::new(pool, own.table.pages(), matched),
+            _ => Pins::new(pool, &tree.all_pages(), matched),
         };
-        for page in &pages {
-            pool.retain(*page);
-        }
-        let matched = if use_tree { tree.len() } else { own_len };
-        let needed = positions.div_ceil(PAGE_POSITIONS) - matched / PAGE_POSITIONS;
-        let room = self.make_room(pool, needed, spoken_for);
-        let table = room.and_then(|()| {
-            let tail = pages.get(matched / PAGE_POSITIONS).copied();
-            match &own {
-                Some(own) if !use_tree && own.table.len() == matched => Ok(None),
-                _ => PageTable::share(pool, &prompt[..matched], &pages, tail).map(Some),
+        let table = match (self.make_room(pool, needed, spoken_for), own) {
+            (Ok(()), Some(own)) if in_place => {
+                pins.release(pool);
+                own.table
             }
-        });
-        for page in &pages {
-            pool.release(*page);
-        }
-        match table {
-            Err(error) => {
-                if let Some(own) = own {
-                    self.sessions.insert(session, own);
-                }
-                Err(error)
+            (Ok(()), own) => {
+                let table = pins.share(pool, prompt)?;
+                release_all(pool, own);
+                table
             }
-            Ok(shared) => {
-                let carried_at = own.as_ref().and_then(|own| own.carried_at(prompt, matched));
-                let own = own.map(|own| own.table);
-                let table = shared_or_own(pool, shared, own);
-                let instance = matched - own_len.min(matched);
-                Ok(Found {
-                    table,
-                    own: matched - instance,
-                    instance,
-                    carried_at,
-                })
+            (Err(error), own) if !alone => {
+                pins.release(pool);
+                self.sessions.extend(own.map(|own| (session, own)));
+                return Err(error);
+            }
+            (Err(_), own) => {
+                release_all(pool, own);
+                self.share_what_fits(pool, pins, prompt, total)?
+            }
+        };
+        let own = own_len.min(table.len());
+        let (instance, carried_at) = (
+            table.len() - own,
+            carried_at.filter(|at| *at == table.len()),
+        );
+        Ok(Found {
+            table,
+            own,
+            instance,
+            carried_at,
+        })
+    }
+
+    /// A table of as much of the pinned match as leaves room for `total` pages.
+    fn share_what_fits(
+        &mut self,
+        pool: &mut PagePool,
+        mut pins: Pins,
+        prompt: &[u32],
+        total: usize,
+    ) -> Result<PageTable> {
+        loop {
+            let room = self.make_room(pool, total - pins.matched / PAGE_POSITIONS, 0);
+            match room {
+                Ok(()) => return pins.share(pool, prompt),
+                Err(error) if pins.matched == 0 => return Err(error),
+                Err(_) => pins.shorten(pool),
             }
         }
     }
@@ -254,18 +273,49 @@ impl Session {
     }
 }
 
-/// The shared table if one was made, the session's own otherwise; the other is released.
-fn shared_or_own(
-    pool: &mut PagePool,
-    shared: Option<PageTable>,
-    own: Option<PageTable>,
-) -> PageTable {
-    match (shared, own) {
-        (Some(shared), Some(own)) => {
-            own.release(pool);
-            shared
+fn release_all(pool: &mut PagePool, session: Option<Session>) {
+    if let Some(session) = session {
+        session.table.release(pool);
+    }
+}
+
+/// The pages of a match, kept from eviction while room is made.
+struct Pins {
+    pages: Vec<PageId>,
+    matched: usize,
+}
+
+impl Pins {
+    /// Pins the first of `pages`, as many as hold `matched` positions.
+    fn new(pool: &mut PagePool, pages: &[PageId], matched: usize) -> Self {
+        let pages = pages[..matched.div_ceil(PAGE_POSITIONS)].to_vec();
+        for page in &pages {
+            pool.retain(*page);
         }
-        (Some(table), None) | (None, Some(table)) => table,
-        (None, None) => PageTable::default(),
+        Self { pages, matched }
+    }
+
+    /// Gives up the partly matched page if there is one, all pages otherwise.
+    fn shorten(&mut self, pool: &mut PagePool) {
+        let rest = self.matched % PAGE_POSITIONS;
+        let keep = if rest > 0 { self.pages.len() - 1 } else { 0 };
+        for page in self.pages.drain(keep..) {
+            pool.release(page);
+        }
+        self.matched = keep * PAGE_POSITIONS;
+    }
+
+    /// A table of the matched positions: whole pages by reference, the rest as a copy.
+    fn share(self, pool: &mut PagePool, prompt: &[u32]) -> Result<PageTable> {
+        let tail = self.pages.get(self.matched / PAGE_POSITIONS).copied();
+        let table = PageTable::share(pool, &prompt[..self.matched], &self.pages, tail);
+        self.release(pool);
+        table
+    }
+
+    fn release(self, pool: &mut PagePool) {
+        for page in self.pages {
+            pool.release(page);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A request from submission to its last token.
 
 use crate::error::{Error, Result};
-use crate::kv::{PageTable, RowSource};
+use crate::kv::{PageTable, RowCounts, RowSource};
 use crate::model::Config;
 use crate::sample::SamplingParams;
 
@@ -70,13 +70,11 @@ pub struct Active {
     pub table: PageTable,
     /// Position of a token sampled in an earlier request and fed only now.
     pub carried_at: Option<usize>,
-    /// Prompt positions computed, carried, replayed, and the steps they took.
-    pub computed: usize,
-    /// See `computed`.
-    pub carried: usize,
-    /// See `computed`.
+    /// Rows its pages held before any of its own was written.
+    pub written_before: RowCounts,
+    /// Positions run again only for logits.
     pub replayed: usize,
-    /// See `computed`.
+    /// Steps its prompt took.
     pub chunks: usize,
     /// Pages it may still allocate.
     pub reserved: usize,

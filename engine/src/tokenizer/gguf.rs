@@ -13,7 +13,7 @@ use super::pre::{Rule, byte_level};
 use super::vocabulary::{Alphabet, Kind, Token, Vocabulary, excerpt, refuse};
 use super::{Encoder, Tokenizer};
 use crate::error::{Error, Result};
-use crate::weights::gguf::{Gguf, Value};
+use crate::weights::gguf::Gguf;
 
 const SCORES: &str = "tokenizer.ggml.scores";
 const SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
@@ -42,7 +42,8 @@ fn byte_pairs(gguf: &Gguf) -> Result<Tokenizer> {
     refuse_flag(gguf, SPACE_PREFIX)?;
     let rule = Rule::named(gguf.str("tokenizer.ggml.pre")?)?;
     let vocabulary = Vocabulary::new(tokens(gguf)?, Alphabet::ByteLevel)?;
-    let definition = definition(&vocabulary, &merges(gguf, &vocabulary)?, &rule);
+    let merge_texts = gguf.texts("tokenizer.ggml.merges")?;
+    let definition = definition(&vocabulary, &merges(&merge_texts, &vocabulary)?, &rule);
     let library = Library::new(&definition, &vocabulary, true)?;
     let mut tokenizer = Tokenizer::new(
         Encoder::Library(Box::new(library)),
@@ -70,15 +71,7 @@ fn pieces(gguf: &Gguf) -> Result<Tokenizer> {
         );
     }
     let vocabulary = Vocabulary::new(tokens(gguf)?, Alphabet::Pieces)?;
-    let scores: Vec<f32> = gguf
-        .array(SCORES)?
-        .iter()
-        .map(|value| {
-            value
-                .as_f32()
-                .ok_or_else(|| wrong(SCORES, "floating-point numbers"))
-        })
-        .collect::<Result<_>>()?;
+    let scores = gguf.numbers_f32(SCORES)?;
     let space_prefix = gguf.optional_bool(SPACE_PREFIX)?.unwrap_or(true);
     let sha256 = pieces_digest(&vocabulary, &scores, space_prefix);
     let encoder = Encoder::Pieces(Pieces::new(&vocabulary, scores, space_prefix)?);
@@ -95,27 +88,10 @@ fn refuse_flag(gguf: &Gguf, key: &str) -> Result<()> {
     }
 }
 
-fn wrong(key: &str, expected: &str) -> Error {
-    Error::BadKey {
-        key: key.to_owned(),
-        what: format!("expected {expected} only"),
-    }
-}
-
-fn texts<'a>(gguf: &'a Gguf, key: &str) -> Result<Vec<&'a str>> {
-    gguf.array(key)?
-        .iter()
-        .map(|value| value.as_str().ok_or_else(|| wrong(key, "strings")))
-        .collect()
-}
-
 fn tokens(gguf: &Gguf) -> Result<Vec<Token>> {
-    let texts = texts(gguf, "tokenizer.ggml.tokens")?;
+    let texts = gguf.texts("tokenizer.ggml.tokens")?;
     let kinds = kinds(gguf, texts.len())?;
-    let token = |(text, kind): (&str, Kind)| Token {
-        text: text.to_owned(),
-        kind,
-    };
+    let token = |(text, kind)| Token { text, kind };
     Ok(texts.into_iter().zip(kinds).map(token).collect())
 }
 
@@ -124,12 +100,9 @@ fn kinds(gguf: &Gguf, tokens: usize) -> Result<Vec<Kind>> {
     if gguf.entry(KEY).is_none() {
         return Ok(vec![Kind::Normal; tokens]);
     }
-    let kind = |value: &Value| value.as_usize().and_then(Kind::from_number);
-    let kinds: Vec<Kind> = gguf
-        .array(KEY)?
-        .iter()
-        .map(|value| kind(value).ok_or_else(|| wrong(KEY, "integers 1 to 6")))
-        .collect::<Result<_>>()?;
+    let kinds = gguf.scalars(KEY, "integers 1 to 6", |value| {
+        value.as_usize().and_then(Kind::from_number)
+    })?;
     if kinds.len() != tokens {
         return refuse(format!(
             "{KEY} has {} entries for {tokens} tokens",
@@ -140,9 +113,8 @@ fn kinds(gguf: &Gguf, tokens: usize) -> Result<Vec<Kind>> {
 }
 
 /// The merges as pairs; both parts and their join must be tokens.
-fn merges<'a>(gguf: &'a Gguf, vocabulary: &Vocabulary) -> Result<Vec<[&'a str; 2]>> {
-    let texts = texts(gguf, "tokenizer.ggml.merges")?;
-    let pair = |(rank, merge): (usize, &'a str)| {
+fn merges<'a>(texts: &'a [String], vocabulary: &Vocabulary) -> Result<Vec<[&'a str; 2]>> {
+    let pair = |(rank, merge): (usize, &'a String)| {
         let Some((left, right)) = merge.split_once(' ') else {
             let merge = excerpt(merge);
             return refuse(format!(
@@ -159,7 +131,7 @@ fn merges<'a>(gguf: &'a Gguf, vocabulary: &Vocabulary) -> Result<Vec<[&'a str; 2
         }
         Ok([left, right])
     };
-    texts.into_iter().enumerate().map(pair).collect()
+    texts.iter().enumerate().map(pair).collect()
 }
 
 /// A `tokenizer.json`. Keys stand in alphabetical order whatever map `serde_json` is built with: the

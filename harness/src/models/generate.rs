@@ -31,8 +31,12 @@ pub fn logits(
     let model = locate(&arguments.reference, world)?.open()?;
     let ids = read_ids(&arguments.ids, world)?;
     let vocabulary = model.vocab();
-    let mut engine = Engine::new(model, &options(&arguments.engine, ids.len(), world)?)?;
-    let numbers = engine.logits(&ids, arguments.all)?;
+    let typed = Some(arguments.ids.as_path());
+    let options = options(&arguments.engine, ids.len(), world)?;
+    let mut engine = Engine::new(model, &options).map_err(|error| refused(error, typed))?;
+    let numbers = engine
+        .logits(&ids, arguments.all)
+        .map_err(|error| refused(error, typed))?;
     let bytes: Vec<u8> = numbers
         .iter()
         .flat_map(|number| number.to_le_bytes())
@@ -64,14 +68,19 @@ pub fn generate(
     let positions = prompt.len().saturating_add(arguments.count);
     let stop = &arguments.sampling.stop;
     let mut answer = Answer::new(model.tokenizer(), stop, &arguments.reference)?;
-    let mut engine = Engine::new(model, &options(&arguments.engine, positions, world)?)?;
-    engine.submit(Request {
+    let typed = arguments.ids.as_deref();
+    let options = options(&arguments.engine, positions, world)?;
+    let mut engine = Engine::new(model, &options).map_err(|error| refused(error, typed))?;
+    let request = Request {
         prompt,
         decode_max: arguments.count,
         ignore_eos: arguments.ignore_eos,
         sampling: sampling(&arguments.sampling)?,
         ..Request::default()
-    })?;
+    };
+    engine
+        .submit(request)
+        .map_err(|error| refused(error, typed))?;
     while engine.step(&mut answer)? {
         let piece = answer.advance()?;
         if answer.is_stopped() {
@@ -171,20 +180,59 @@ fn options(
     })
 }
 
+/// The engine's refusal, with the flag it is about where one was typed.
+fn refused(error: engine::Error, ids: Option<&Path>) -> Error {
+    use engine::Error as Refusal;
+    let flag = match (&error, ids) {
+        (
+            Refusal::BadOption {
+                option: "threads",
+                value,
+                range,
+            },
+            _,
+        ) => {
+            return Error::Usage(format!("--threads is {value}; it must be {range}"));
+        }
+        (
+            Refusal::BadOption {
+                option: "decode_max",
+                value,
+                range,
+            },
+            _,
+        ) => {
+            return Error::Usage(format!("-n is {value}; it must be {range}"));
+        }
+        (Refusal::ContextExceeded { .. }, None) => "-n and --prompt".to_owned(),
+        (Refusal::EmptyPrompt, None) => "--prompt".to_owned(),
+        (
+            Refusal::ContextExceeded { .. }
+            | Refusal::EmptyPrompt
+            | Refusal::TokenOutOfRange { .. },
+            Some(path),
+        ) => format!("--ids {}", path.display()),
+        _ => return error.into(),
+    };
+    Error::Usage(format!("{flag}: {error}"))
+}
+
 /// Reads a JSON array of token ids; read and not mapped, so that a pipe will do.
 fn read_ids(path: &Path, world: &World) -> Result<Vec<u32>, Error> {
-    let text = files::read_text(&world.working_directory.join(path))?;
+    let shown = path.display();
+    let text = fs::read_to_string(world.working_directory.join(path)).map_err(|error| {
+        Error::Usage(format!(
+            "--ids {shown}: cannot read it: {error}; give a file with a JSON array of token ids"
+        ))
+    })?;
     let ids: Vec<u32> = serde_json::from_str(&text).map_err(|error| {
         Error::Usage(format!(
-            "{}: {error}; give a JSON array of token ids such as [1, 2, 3]",
-            path.display()
+            "--ids {shown}: {error}; give a JSON array of token ids such as [1, 2, 3]"
         ))
     })?;
     if ids.is_empty() {
-        return Err(Error::Usage(format!(
-            "{}: no ids; give at least one",
-            path.display()
-        )));
+        let usage = format!("--ids {shown}: no ids; give at least one");
+        return Err(Error::Usage(usage));
     }
     Ok(ids)
 }

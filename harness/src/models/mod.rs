@@ -9,6 +9,7 @@ pub mod inspect;
 pub mod pull;
 pub mod quantize;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -61,17 +62,22 @@ impl Located {
 /// The named model, or the names it may have meant.
 pub fn named(name: &str) -> Result<NamedModel, Error> {
     let mut known = all()?;
-    known.remove(name).ok_or_else(|| {
-        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    let model = known.remove(name);
+    model.ok_or_else(|| {
         Error::Usage(format!(
-            "no model is named `{name}` ({}); or give the path of a GGUF file",
-            suggestion(name, names)
+            "{}; `harness model list` shows all",
+            unknown(name, &known)
         ))
     })
 }
 
+fn unknown(name: &str, known: &BTreeMap<String, NamedModel>) -> String {
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    format!("no model is named `{name}` ({})", suggestion(name, names))
+}
+
 /// Every named model.
-pub fn all() -> Result<std::collections::BTreeMap<String, NamedModel>, Error> {
+pub fn all() -> Result<BTreeMap<String, NamedModel>, Error> {
     let file = || "workloads/models.toml".to_owned();
     workloads::models::all().map_err(|source| Error::Envelope {
         file: file(),
@@ -79,29 +85,13 @@ pub fn all() -> Result<std::collections::BTreeMap<String, NamedModel>, Error> {
     })
 }
 
-/// Finds what a reference on the command line or in an envelope means.
+/// Finds what a reference on the command line or in an envelope means: a name, else a path.
 pub fn locate(reference: &str, world: &World) -> Result<Located, Error> {
-    let path = world.working_directory.join(reference);
-    let is_file_name = path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
-    if reference.contains(std::path::MAIN_SEPARATOR) || is_file_name {
-        return locate_file(reference, path);
-    }
-    let name = reference.to_owned();
-    let model = match named(reference) {
-        Ok(model) => model,
-        // Not in the table, but made here: `model quantize` registers what it writes.
-        Err(unknown) => {
-            let (path, found) = registration(reference, world)?.ok_or(unknown)?;
-            return Ok(Located {
-                name,
-                path: Some(path),
-                label: found.label,
-                sha256: Some(found.sha256),
-            });
-        }
+    let mut known = all()?;
+    let Some(model) = known.remove(reference) else {
+        return locate_unlisted(reference, &known, world);
     };
+    let name = reference.to_owned();
     let label = model.label.word().to_owned();
     if matches!(model.source, Source::Synthetic {}) {
         return Ok(Located {
@@ -118,30 +108,77 @@ pub fn locate(reference: &str, world: &World) -> Result<Located, Error> {
             label,
             sha256: Some(found.sha256),
         }),
-        None => Err(Error::ModelMissing {
-            command: commands(&name, &model, world),
-            name,
-        }),
+        None => Err(missing(&name, &model, world)),
     }
 }
 
-fn locate_file(reference: &str, path: PathBuf) -> Result<Located, Error> {
-    if !path.exists() {
-        return Err(Error::Usage(format!(
-            "no file or directory {reference}; `harness model list` shows names"
-        )));
+/// A model that models.toml does not list: made here and registered by `model quantize`, or at a path.
+fn locate_unlisted(
+    reference: &str,
+    known: &BTreeMap<String, NamedModel>,
+    world: &World,
+) -> Result<Located, Error> {
+    let has_separator = reference.contains(std::path::MAIN_SEPARATOR);
+    let may_be_registered = !has_separator && !matches!(reference, "" | "." | "..");
+    if may_be_registered
+        && world.cache.is_some()
+        && let Some((path, found)) = registration(reference, world)?
+    {
+        return Ok(Located {
+            name: reference.to_owned(),
+            path: Some(path),
+            label: found.label,
+            sha256: Some(found.sha256),
+        });
     }
-    let name = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    Ok(Located {
-        name,
-        path: Some(path),
-        label: "file".to_owned(),
-        sha256: None,
-    })
+    let path = world.working_directory.join(reference);
+    if !reference.is_empty() && path.exists() {
+        return Ok(Located {
+            name: name_of(&path),
+            path: Some(path),
+            label: "file".to_owned(),
+            sha256: None,
+        });
+    }
+    Err(Error::Usage(if has_separator || is_gguf(&path) {
+        format!("no file or directory {reference}; `harness model list` shows names")
+    } else {
+        format!(
+            "{}; or give the path of a GGUF file or a Hugging Face directory (./{reference})",
+            unknown(reference, known)
+        )
+    }))
+}
+
+/// How records call a file or directory that nobody has named: without where it lies.
+fn name_of(path: &Path) -> String {
+    let resolved = path.canonicalize();
+    let named = path.file_name().map(|_| path).or(resolved.as_deref().ok());
+    let name = named.and_then(|path| {
+        if is_gguf(path) {
+            path.file_stem()
+        } else {
+            path.file_name()
+        }
+    });
+    name.map_or_else(
+        || "unnamed".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+}
+
+/// The refusal of a named model that is not here.
+fn missing(name: &str, model: &NamedModel, world: &World) -> Error {
+    Error::ModelMissing {
+        name: name.to_owned(),
+        command: commands(name, model, world),
+        hint: "",
+    }
 }
 
 /// The cached file and its registration, if both are there.
@@ -195,10 +232,7 @@ pub fn verify(name: &str, world: &World) -> Result<String, Error> {
         return Ok(format!("{name} is built in: nothing to verify"));
     }
     let Some((path, registration)) = registration(name, world)? else {
-        return Err(Error::ModelMissing {
-            command: commands(name, &model, world),
-            name: name.to_owned(),
-        });
+        return Err(missing(name, &model, world));
     };
     let expected = model.sha256.unwrap_or(registration.sha256);
     let found = files::file_sha256(&path)?;

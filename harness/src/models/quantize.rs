@@ -5,8 +5,9 @@
 use std::fs;
 
 use engine::DType;
+use workloads::models::Source;
 
-use super::{Registration, commands, named, register, registration};
+use super::{Registration, missing, named, register, registration};
 use crate::error::Error;
 use crate::files;
 use crate::world::World;
@@ -14,12 +15,15 @@ use crate::world::World;
 /// Quantises `name` unless that was done and the file is intact; says which.
 pub fn quantize(name: &str, to: &str, world: &World) -> Result<String, Error> {
     let model = named(name)?;
+    if matches!(model.source, Source::Synthetic {}) {
+        return Err(Error::Usage(format!(
+            "`{name}` is built in, so there is no file to quantise; give a model that was pulled, such \
+             as smollm2-135m, or take a built-in type (`harness model list`)"
+        )));
+    }
     let dtype: DType = to.parse().map_err(Error::Usage)?;
     let Some((input, source)) = registration(name, world)? else {
-        return Err(Error::ModelMissing {
-            command: commands(name, &model, world),
-            name: name.to_owned(),
-        });
+        return Err(missing(name, &model, world));
     };
     let target_name = format!("{name}-{to}");
     let pinned = workloads::models::named(&target_name)

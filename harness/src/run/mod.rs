@@ -39,8 +39,10 @@ struct Traced<'a> {
 
 /// Runs an envelope and returns the exit code its outcome has.
 pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
-    let plan = plan::plan(arguments, world)?;
+    let mut plan = plan::plan(arguments, world)?;
     let model = find_model(&plan.envelope.model, arguments.pull, world)?;
+    // Evidence names the model as the record does; where its file was travels only in the jobs.
+    plan.envelope.model.clone_from(&model.name);
     let machine = machine::facts(world.cores);
     let build = build_facts::facts(world);
     let started_unix_s = (world.unix_s)();
@@ -91,6 +93,11 @@ fn find_model(reference: &str, pull: bool, world: &World) -> Result<Located, Err
             world.say(&models::provide(reference, world)?);
             models::locate(reference, world)
         }
+        Err(Error::ModelMissing { name, command, .. }) => Err(Error::ModelMissing {
+            name,
+            command,
+            hint: "\n\nor add --pull to this command",
+        }),
         found => found,
     }
 }

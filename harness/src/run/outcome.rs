@@ -119,8 +119,9 @@ impl Outcome<'_> {
 
     fn identity(&self) -> String {
         let identity = &self.record.identity;
-        match &identity.first_divergence {
-            Some(at) => format!(
+        let completed = identity.arms.as_slice();
+        match (&identity.first_divergence, completed) {
+            (Some(at), _) => format!(
                 "same answers: NO. {} repetition {} departs at agent {} turn {}, {}",
                 at.arm,
                 at.rep,
@@ -129,12 +130,13 @@ impl Outcome<'_> {
                 at.position
                     .map_or("in the logits".to_owned(), |place| format!("token {place}"))
             ),
-            None if identity.equal => format!(
+            (None, []) => "same answers: unknown, no arm completed".to_owned(),
+            (None, [arm]) => format!("same answers: nothing to compare, only {arm} ran"),
+            (None, _) => format!(
                 "same answers: yes, {}, ids and logits bit-equal in {} and all repetitions",
                 counted(identity.requests, "request"),
-                counted(identity.arms.len(), "arm")
+                counted(completed.len(), "arm")
             ),
-            None => "same answers: unknown, no arm completed".to_owned(),
         }
     }
 

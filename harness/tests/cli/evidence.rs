@@ -204,9 +204,22 @@ fn an_arm_that_cannot_run_keeps_its_record_and_the_run_exits_5() {
         );
         assert!(outcome["arms"][*arm]["wall_ns"].is_null());
     }
-    place
-        .run(&["audit", outcome["dir"].as_str().unwrap()])
-        .expect(0);
+    let directory = outcome["dir"].as_str().unwrap();
+    place.run(&["audit", directory]).expect(0);
+    place.run(&["anchor", directory]).expect(2).complains(&[
+        "not every requested arm completed",
+        "agent-kv failed in 1 of 1",
+        "kv_pages",
+    ]);
+    assert!(Path::new(directory).is_dir() && !place.work().join("results/INDEX").exists());
+}
+
+#[test]
+fn a_lone_arm_is_not_said_to_agree_with_anyone() {
+    let place = Place::new();
+    let shown = place.run(&["run", "smoke", "--arm", "fused", "--reps", "1"]);
+    let shown = shown.expect(0).stdout();
+    assert!(shown.contains("same answers: nothing to compare, only fused ran"));
 }
 
 #[test]

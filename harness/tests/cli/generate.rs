@@ -90,6 +90,10 @@ fn what_cannot_be_done_is_refused_with_what_can() {
         (&["--top-p", "2"][..], &["top_p is 2", "at most 1"][..]),
         (&["--temperature", "NaN"], &["temperature is NaN"]),
         (&["--presence-penalty=-inf"], &["presence_penalty is -inf"]),
+        (&["--temperature", "-1"], &["temperature is -1"]),
+        (&["--top-p", "-1"], &["top_p is -1"]),
+        (&["--min-p", "-1"], &["min_p is -1"]),
+        (&["--threads", "0"], &["--threads is 0", "1 to"]),
         (&["--top-k", "0"], &["top_k is 0"]),
         (
             &["--stop-id", "256"],
@@ -103,4 +107,28 @@ fn what_cannot_be_done_is_refused_with_what_can() {
     ] {
         generate(arguments, 2).complains(words);
     }
+}
+
+#[test]
+fn a_refusal_names_the_flag_that_was_typed() {
+    let place = Place::new();
+    let ids = |text: &str| std::fs::write(place.work().join("ids.json"), text).unwrap();
+    let ask = |file: &str, count: &str| {
+        let line = [
+            "model",
+            "generate",
+            "synthetic-tiny",
+            "--ids",
+            file,
+            "-n",
+            count,
+        ];
+        place.run(&line).expect(2)
+    };
+    ids("[1]");
+    ask("absent.json", "1").complains(&["--ids absent.json", "cannot read"]);
+    ask("ids.json", "0").complains(&["-n is 0", "1 or more"]);
+    ask("ids.json", "99999999").complains(&["--ids ids.json", "context"]);
+    ids("[1, 256]");
+    ask("ids.json", "1").complains(&["--ids ids.json", "vocabulary of 256"]);
 }

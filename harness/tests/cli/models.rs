@@ -1,5 +1,8 @@
 //! Models: refused when wrong, named when missing, the same numbers whichever way they are asked for.
 
+use engine::weights::gguf::write::{
+    OutTensor, f32_entry, text_entry, texts_entry, u32_entry, write,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Stdio;
@@ -15,9 +18,12 @@ fn a_missing_model_is_answered_with_the_commands_that_get_it() {
         "--pull",
     ]);
     assert!(!place.work().join("results").exists());
-    place
-        .run(&["model", "quantize", "smollm2-135m", "--to", "q8_0"])
-        .expect(5);
+    let quantize = |name| place.run(&["model", "quantize", name, "--to", "q8_0"]);
+    let refused = quantize("smollm2-135m").expect(5);
+    assert!(!refused.stderr().contains("--pull"), "only `run` has it");
+    quantize("synthetic-tiny")
+        .expect(2)
+        .complains(&["built in"]);
     place.run(&["model", "verify", "smollm2-135m"]).expect(5);
 }
 
@@ -153,5 +159,85 @@ fn generation_takes_the_likeliest_token_of_the_logits() {
     }
     ask(logits, &[]).expect(2).complains(&["no ids"]);
     let outside = ask(logits, &[u32::MAX]);
-    outside.expect(5).complains(&["vocabulary"]);
+    outside.expect(2).complains(&["--ids", "vocabulary"]);
+}
+
+/// A GGUF file of a Llama with one layer, 64 wide.
+fn tiny_gguf() -> Vec<u8> {
+    let mut entries = vec![
+        text_entry("general.architecture", "llama"),
+        f32_entry("llama.attention.layer_norm_rms_epsilon", 1e-5),
+        text_entry("tokenizer.ggml.model", "gpt2"),
+        text_entry("tokenizer.ggml.pre", "smollm"),
+        texts_entry("tokenizer.ggml.tokens", &["a", "b", "ab", "c", "d"]),
+        texts_entry("tokenizer.ggml.merges", &["a b"]),
+    ];
+    for (key, value) in [
+        ("llama.block_count", 1),
+        ("llama.context_length", 512),
+        ("llama.embedding_length", 64),
+        ("llama.feed_forward_length", 64),
+        ("llama.attention.head_count", 4),
+        ("tokenizer.ggml.eos_token_id", 4),
+    ] {
+        entries.push(u32_entry(key, value));
+    }
+    let tensors = [
+        ("token_embd", &[64, 5][..]),
+        ("output_norm", &[64]),
+        ("blk.0.attn_norm", &[64]),
+        ("blk.0.attn_q", &[64, 64]),
+        ("blk.0.attn_k", &[64, 64]),
+        ("blk.0.attn_v", &[64, 64]),
+        ("blk.0.attn_output", &[64, 64]),
+        ("blk.0.ffn_norm", &[64]),
+        ("blk.0.ffn_gate", &[64, 64]),
+        ("blk.0.ffn_up", &[64, 64]),
+        ("blk.0.ffn_down", &[64, 64]),
+    ]
+    .map(|(name, shape)| OutTensor {
+        name: format!("{name}.weight"),
+        shape: shape.to_vec(),
+        type_number: 0,
+        bytes: (0..shape.iter().product::<usize>())
+            .flat_map(|place| (place as f32 * 0.01).sin().to_le_bytes())
+            .collect(),
+    });
+    let mut bytes = Vec::new();
+    write(&mut bytes, &entries, &tensors).unwrap();
+    bytes
+}
+
+#[test]
+fn a_run_on_a_file_passes_its_audit_and_keeps_the_path_to_itself() {
+    let place = Place::new();
+    fs::write(place.work().join("own.gguf"), tiny_gguf()).unwrap();
+    let whole = place.work().join("own.gguf");
+    for reference in ["own.gguf", "./own.gguf", whole.to_str().unwrap()] {
+        let run = [
+            "run", "smoke", "--reps", "1", "--json", "--model", reference,
+        ];
+        let outcome = place.run(&run).expect(0).json();
+        assert_eq!(outcome["model"]["name"], "own");
+        let directory = std::path::Path::new(outcome["dir"].as_str().unwrap());
+        let envelope = super::read_json(&directory.join("envelope.json"));
+        assert_eq!(envelope["model"], "own");
+    }
+}
+
+#[test]
+fn a_reference_is_a_name_first_and_then_any_path_that_exists() {
+    let place = Place::new();
+    let inspect = |reference| place.run(&["model", "inspect", reference]);
+    fs::write(place.work().join("synthetic-tiny"), "no model").unwrap();
+    inspect("synthetic-tiny").expect(0);
+    fs::create_dir(place.work().join("somewhere")).unwrap();
+    inspect("somewhere").expect(5).complains(&["somewhere"]);
+    for unknown in ["smolm2-135m", ""] {
+        let words = "GGUF file or a Hugging Face directory (./";
+        inspect(unknown)
+            .expect(2)
+            .complains(&["no model is named", words]);
+    }
+    inspect("./absent").expect(2).complains(&["./absent"]);
 }

@@ -23,6 +23,11 @@ fn a_mistyped_name_is_answered_with_the_near_one() {
         .expect(2);
     model.complains(&["did you mean smollm2-135m"]);
     place.run(&["audit"]).expect(2).complains(&["--all"]);
+    for path in ["absent", "file"] {
+        fs::write(place.work().join("file"), "").unwrap();
+        let refused = place.run(&["audit", path]).expect(2);
+        refused.complains(&[&format!("no directory {path}")]);
+    }
     assert!(
         !place.work().join("results").exists(),
         "a refused command leaves nothing behind"
@@ -68,6 +73,9 @@ fn a_bad_envelope_file_is_refused_with_its_line() {
             .expect(2)
             .complains(&["bad.toml", words]);
     }
+    fs::write(place.work().join("bad.toml"), "[[[[").unwrap();
+    let said = place.run(&["run", "bad.toml"]).stderr();
+    assert_eq!(said.matches("bad.toml").count(), 1, "{said}");
     fs::write(place.work().join("bad.toml"), [0xff, 0xfe]).unwrap();
     assert_ne!(
         place.run(&["run", "bad.toml"]).output.status.code(),
@@ -122,7 +130,10 @@ fn a_new_envelope_runs_as_it_is_and_is_never_overwritten() {
     let place = Place::new();
     place.run(&["new", "mine"]).expect(0);
     let text = fs::read_to_string(place.work().join("mine.toml")).unwrap();
-    assert!(place.run(&["new", "mine"]).output.status.code() != Some(0));
+    place
+        .run(&["new", "mine"])
+        .expect(2)
+        .complains(&["mine.toml exists"]);
     assert_eq!(
         fs::read_to_string(place.work().join("mine.toml")).unwrap(),
         text

@@ -1,37 +1,37 @@
 //! A reading position in an untrusted file: every read says where it failed instead of running past the end.
 
-use super::value::Value;
+use super::value::{Array, Value};
 use crate::error::{Error, Result};
 use crate::weights::file::ModelFile;
 
 /// Bytes read ahead.
 const WINDOW: u64 = 1 << 20;
+/// Longest key or tensor name believed, the format's own limit.
+const NAME_BYTES_MAX: u64 = (1 << 16) - 1;
 /// Longest string believed. Real ones are tokens, and chat templates of some kilobytes.
 const STRING_BYTES_MAX: u64 = 1 << 24;
 /// Longest array believed; the largest vocabularies have under half a million tokens.
 const ARRAY_LEN_MAX: u64 = 1 << 22;
 /// Deepest nesting of arrays believed; real files nest none.
 const ARRAY_DEPTH_MAX: usize = 2;
-/// Memory for decoded array elements besides the file's own size. A vocabulary without weights needs up to 40 MB.
-const VALUE_BYTES_SPARE: u64 = 1 << 26;
+/// Type numbers of values that have no fixed size.
+const TYPE_TEXT: u32 = 8;
+const TYPE_ARRAY: u32 = 9;
 
 pub(super) struct Cursor<'a> {
     file: &'a ModelFile,
     window: Vec<u8>,
     window_start: u64,
     pub(super) offset: u64,
-    /// Array elements that may still be decoded: one of a byte takes thirty in memory.
-    elements_left: u64,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(file: &'a ModelFile) -> Self {
+    pub(super) fn new(file: &'a ModelFile, offset: u64) -> Self {
         Self {
             file,
             window: Vec::new(),
-            window_start: 0,
-            offset: 0,
-            elements_left: (file.len() + VALUE_BYTES_SPARE) / size_of::<Value>() as u64,
+            window_start: offset,
+            offset,
         }
     }
 
@@ -47,21 +47,28 @@ impl<'a> Cursor<'a> {
         self.file.malformed(offset, what.into())
     }
 
-    pub(super) fn take(&mut self, len: usize, what: &str) -> Result<&[u8]> {
-        let left = self.file.len() - self.offset;
-        if len as u64 > left {
+    /// Moves on by `len` bytes without reading them.
+    fn skip(&mut self, len: u64, what: &str) -> Result<()> {
+        let left = self.file.len().saturating_sub(self.offset);
+        if len > left {
             return self.fail(format!(
                 "the file ends inside {what}: {len} bytes needed, {left} left"
             ));
         }
-        let mut start = (self.offset - self.window_start) as usize;
+        self.offset += len;
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, len: usize, what: &str) -> Result<&[u8]> {
+        let from = self.offset;
+        self.skip(len as u64, what)?;
+        let mut start = (from - self.window_start) as usize;
         if start + len > self.window.len() {
-            let fill = WINDOW.max(len as u64).min(left);
-            self.window = self.file.read_at(self.offset, fill as usize)?;
-            self.window_start = self.offset;
+            let fill = WINDOW.max(len as u64).min(self.file.len() - from);
+            self.window = self.file.read_at(from, fill as usize)?;
+            self.window_start = from;
             start = 0;
         }
-        self.offset += len as u64;
         Ok(&self.window[start..start + len])
     }
 
@@ -92,19 +99,38 @@ impl<'a> Cursor<'a> {
         Ok(count as usize)
     }
 
-    pub(super) fn text(&mut self, what: &str) -> Result<String> {
-        let len = self.count(STRING_BYTES_MAX, what)?;
+    /// A key or a tensor's name.
+    pub(super) fn name(&mut self, what: &str) -> Result<String> {
+        self.text_within(NAME_BYTES_MAX, what)
+    }
+
+    fn text(&mut self) -> Result<String> {
+        self.text_within(STRING_BYTES_MAX, "a string value")
+    }
+
+    fn text_within(&mut self, limit: u64, what: &str) -> Result<String> {
+        let len = self.count(limit, what)?;
         let start = self.offset;
-        let bytes = self.take(len, what)?.to_vec();
+        let bytes = if len as u64 > WINDOW {
+            // Past the window, so that long text is not held twice.
+            self.skip(len as u64, what)?;
+            self.file.read_at(start, len)?
+        } else {
+            self.take(len, what)?.to_vec()
+        };
         String::from_utf8(bytes).map_err(|_| self.error(start, format!("{what} is not UTF-8")))
     }
 
-    pub(super) fn value(&mut self, depth: usize) -> Result<Value> {
-        let type_number = self.u32("a value type")?;
-        self.value_of(type_number, depth)
+    /// A value and its type; an array is checked and passed over, not decoded.
+    pub(super) fn value(&mut self) -> Result<Value> {
+        match self.u32("a value type")? {
+            TYPE_TEXT => Ok(Value::Text(self.text()?)),
+            TYPE_ARRAY => Ok(Value::Array(self.pass_array(0)?)),
+            type_number => self.scalar(type_number),
+        }
     }
 
-    fn value_of(&mut self, type_number: u32, depth: usize) -> Result<Value> {
+    fn scalar(&mut self, type_number: u32) -> Result<Value> {
         const WHAT: &str = "a metadata value";
         Ok(match type_number {
             0 => Value::Unsigned(u64::from(u8::from_le_bytes(self.array(WHAT)?))),
@@ -119,8 +145,6 @@ impl<'a> Cursor<'a> {
                 1 => Value::Bool(true),
                 other => return self.fail(format!("boolean {other} is neither 0 nor 1")),
             },
-            8 => Value::Text(self.text("a string value")?),
-            9 => self.array_value(depth)?,
             10 => Value::Unsigned(self.u64(WHAT)?),
             11 => Value::Signed(i64::from_le_bytes(self.array(WHAT)?)),
             12 => Value::Float(f64::from_le_bytes(self.array(WHAT)?)),
@@ -128,21 +152,82 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    fn array_value(&mut self, depth: usize) -> Result<Value> {
+    /// Checks an array's bounds without keeping what is in it.
+    fn pass_array(&mut self, depth: usize) -> Result<Array> {
         if depth >= ARRAY_DEPTH_MAX {
             return self.fail(format!("arrays nest deeper than {ARRAY_DEPTH_MAX}"));
         }
         let element = self.u32("an array's element type")?;
         let len = self.count(ARRAY_LEN_MAX, "an array length")?;
-        let Some(left) = self.elements_left.checked_sub(len as u64) else {
-            return self.fail("the arrays take more memory than the file's size allows");
-        };
-        self.elements_left = left;
-        // Not reserved up front: a forged length must not allocate before its bytes are seen.
-        let mut values = Vec::new();
-        for _ in 0..len {
-            values.push(self.value_of(element, depth + 1)?);
+        let start = self.offset;
+        match element {
+            TYPE_TEXT => {
+                for _ in 0..len {
+                    let bytes = self.count(STRING_BYTES_MAX, "a string value")?;
+                    self.skip(bytes as u64, "a string value")?;
+                }
+            }
+            TYPE_ARRAY => {
+                for _ in 0..len {
+                    self.pass_array(depth + 1)?;
+                }
+            }
+            _ => match scalar_bytes(element) {
+                Some(bytes) => self.skip(bytes * len as u64, "an array")?,
+                None => return self.fail(format!("value type {element} is unknown")),
+            },
         }
-        Ok(Value::Array(values))
+        Ok(Array {
+            element,
+            len,
+            start,
+        })
+    }
+
+    /// The strings of `array`, none if its elements are of another type. An empty array is of every type.
+    pub(super) fn texts_of(&mut self, array: &Array) -> Result<Option<Vec<String>>> {
+        if array.len > 0 && array.element != TYPE_TEXT {
+            return Ok(None);
+        }
+        // Opening saw eight bytes of file for each of them.
+        let mut texts = Vec::with_capacity(array.len);
+        for _ in 0..array.len {
+            texts.push(self.text()?);
+        }
+        Ok(Some(texts))
+    }
+
+    /// What `cast` makes of the numbers or flags of `array`, none if it refuses one or they are neither.
+    pub(super) fn scalars_of<T>(
+        &mut self,
+        array: &Array,
+        cast: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>> {
+        if array.len > 0 && scalar_bytes(array.element).is_none() {
+            return Ok(None);
+        }
+        let mut values = Vec::new();
+        for _ in 0..array.len {
+            let Some(value) = cast(&self.scalar(array.element)?) else {
+                return Ok(None);
+            };
+            if values.is_empty() {
+                // Only now is the type known to be the one wanted.
+                values.reserve_exact(array.len);
+            }
+            values.push(value);
+        }
+        Ok(Some(values))
+    }
+}
+
+/// Bytes of a number or a flag in the file.
+fn scalar_bytes(type_number: u32) -> Option<u64> {
+    match type_number {
+        0 | 1 | 7 => Some(1),
+        2 | 3 => Some(2),
+        4..=6 => Some(4),
+        10..=12 => Some(8),
+        _ => None,
     }
 }

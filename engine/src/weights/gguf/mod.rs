@@ -10,8 +10,9 @@ pub mod write;
 use std::collections::HashMap;
 use std::path::Path;
 
-pub use value::Value;
+pub use value::{Array, Value};
 
+use self::cursor::Cursor;
 use super::file::ModelFile;
 use super::{PairLayout, Tensor, TensorSource};
 use crate::error::{Error, Result};
@@ -33,13 +34,16 @@ pub struct TensorInfo {
 
 /// A key with its value and the bytes that spell both.
 pub struct Entry {
-    /// Decoded value.
+    /// Decoded value; of an array, where it lies.
     pub value: Value,
     /// The bytes of key, type and value in the file.
     pub bytes: std::ops::Range<u64>,
 }
 
-/// A parsed GGUF file; tensors are read from it when asked for.
+/// A parsed GGUF file; tensors and arrays are read from it when asked for.
+///
+/// Opening holds text and keys no more than twice and no array: at most twice the header's bytes, besides the
+/// window read ahead and some hundred bytes for each key and tensor (a dozen megabytes at the most of both believed).
 pub struct Gguf {
     file: ModelFile,
     keys: Vec<String>,
@@ -124,13 +128,41 @@ impl Gguf {
             .ok_or_else(|| Error::MissingKey(key.to_owned()))
     }
 
-    /// The array under `key`.
-    pub fn array(&self, key: &str) -> Result<&[Value]> {
+    /// The array under `key`: how long it is, nothing decoded.
+    pub fn array(&self, key: &str) -> Result<&Array> {
         self.typed(key, "an array", |value| match value {
-            Value::Array(values) => Some(values.as_slice()),
+            Value::Array(array) => Some(array),
             _ => None,
         })?
         .ok_or_else(|| Error::MissingKey(key.to_owned()))
+    }
+
+    /// The strings of the array under `key`, read now; a string that is not UTF-8 is an error only here.
+    ///
+    /// Takes 24 bytes for each besides its text, which an allocator rounds up: very short strings need up to
+    /// seven times their bytes in the file.
+    pub fn texts(&self, key: &str) -> Result<Vec<String>> {
+        let array = self.array(key)?;
+        let texts = Cursor::new(&self.file, array.start).texts_of(array)?;
+        texts.ok_or_else(|| only(key, "strings"))
+    }
+
+    /// The floating-point numbers of the array under `key`, read now; four bytes each.
+    pub fn numbers_f32(&self, key: &str) -> Result<Vec<f32>> {
+        self.scalars(key, "floating-point numbers", Value::as_f32)
+    }
+
+    /// What `cast` makes of the numbers or flags of the array under `key`, read now; `expected` names them where it
+    /// refuses one. Nothing is allocated before it has taken the first.
+    pub fn scalars<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        cast: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let array = self.array(key)?;
+        let values = Cursor::new(&self.file, array.start).scalars_of(array, cast)?;
+        values.ok_or_else(|| only(key, expected))
     }
 
     fn typed<'a, T>(
@@ -157,6 +189,13 @@ impl Gguf {
         index
             .map(|index| &self.tensors[*index])
             .ok_or_else(|| Error::MissingTensor(name.to_owned()))
+    }
+}
+
+fn only(key: &str, expected: &str) -> Error {
+    Error::BadKey {
+        key: key.to_owned(),
+        what: format!("expected {expected} only"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! From bytes to a [`Gguf`]: header, metadata, tensor list, each bound checked with arithmetic that cannot wrap.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::cursor::Cursor;
 use super::{Entry, Gguf, TensorInfo};
@@ -9,7 +9,7 @@ use crate::tensor::DType;
 use crate::weights::file::ModelFile;
 
 /// More tensors than any published model has.
-const TENSORS_MAX: u64 = 1 << 16;
+const TENSORS_MAX: u64 = 1 << 15;
 /// More keys than any published model has.
 const KEYS_MAX: u64 = 1 << 12;
 /// Dimensions ggml allows.
@@ -22,7 +22,7 @@ const ALIGNMENT_DEFAULT: u64 = 32;
 const ALIGNMENT_MAX: u64 = 1 << 16;
 
 pub(super) fn parse(file: ModelFile) -> Result<Gguf> {
-    let mut cursor = Cursor::new(&file);
+    let mut cursor = Cursor::new(&file, 0);
     if cursor.take(4, "the magic")? != b"GGUF" {
         return cursor.fail_at(0, "this is not a GGUF file: it does not begin with `GGUF`");
     }
@@ -62,8 +62,8 @@ fn metadata(
     let (mut keys, mut entries) = (Vec::new(), HashMap::new());
     for _ in 0..count {
         let start = cursor.offset;
-        let key = cursor.text("a metadata key")?;
-        let value = cursor.value(0)?;
+        let key = cursor.name("a metadata key")?;
+        let value = cursor.value()?;
         let entry = Entry {
             value,
             bytes: start..cursor.offset,
@@ -80,18 +80,19 @@ fn alignment(cursor: &Cursor<'_>, entries: &HashMap<String, Entry>) -> Result<u6
     let Some(entry) = entries.get("general.alignment") else {
         return Ok(ALIGNMENT_DEFAULT);
     };
-    match entry.value.as_usize().map(|n| n as u64) {
-        Some(n) if n.is_power_of_two() && n <= ALIGNMENT_MAX => Ok(n),
-        _ => cursor.fail(format!(
-            "general.alignment is {:?}; it must be a power of two up to {ALIGNMENT_MAX}",
-            entry.value
-        )),
-    }
+    let found = match entry.value.as_usize().map(|n| n as u64) {
+        Some(n) if n.is_power_of_two() && n <= ALIGNMENT_MAX => return Ok(n),
+        Some(n) => n.to_string(),
+        None => entry.value.kind().to_owned(),
+    };
+    cursor.fail(format!(
+        "general.alignment is {found}; it must be a power of two up to {ALIGNMENT_MAX}"
+    ))
 }
 
 /// One entry of the tensor list, `start` still relative to the data.
 fn tensor_info(cursor: &mut Cursor<'_>) -> Result<TensorInfo> {
-    let name = cursor.text("a tensor name")?;
+    let name = cursor.name("a tensor name")?;
     let dimensions = cursor.u32("a dimension count")?;
     if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
         return cursor.fail(format!(
@@ -124,11 +125,12 @@ fn place(
     file_len: u64,
 ) -> std::result::Result<(), String> {
     let mut spans: Vec<(u64, u64, &str)> = Vec::new();
-    let mut names = std::collections::HashSet::new();
+    let mut names = HashSet::new();
+    if let Some(twice) = tensors.iter().find(|tensor| !names.insert(&*tensor.name)) {
+        return Err(format!("tensor `{}` occurs twice", twice.name));
+    }
+    drop(names);
     for tensor in tensors.iter_mut() {
-        if !names.insert(tensor.name.clone()) {
-            return Err(format!("tensor `{}` occurs twice", tensor.name));
-        }
         let offset = tensor.start;
         if !offset.is_multiple_of(alignment) {
             let name = &tensor.name;

@@ -13,8 +13,30 @@ pub enum Value {
     Bool(bool),
     /// UTF-8 text.
     Text(String),
-    /// Values of one type.
-    Array(Vec<Value>),
+    /// Values of one type, still in the file.
+    Array(Array),
+}
+
+/// Where an array lies in the file. Its bounds are checked; its elements are decoded when asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// GGUF type number of the elements.
+    pub(super) element: u32,
+    pub(super) len: usize,
+    /// First byte of the first element.
+    pub(super) start: u64,
+}
+
+impl Array {
+    /// Its number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
 }
 
 impl Value {
