@@ -43,7 +43,7 @@ struct States {
 }
 
 fn states(model: &Model, kernels: KernelChoice, ids: &[u32]) -> States {
-    let cpu = Cpu::new(Kernels::choose(kernels).unwrap(), 2, Mode::Exact);
+    let cpu = Cpu::new(Kernels::choose(kernels).unwrap(), 2, Mode::Exact).unwrap();
     let mut pool = PagePool::new(model.kv_shape(), Mode::Exact.kv_type(), 8);
     let mut table = PageTable::default();
     let mut rows = Vec::new();

@@ -42,8 +42,8 @@ pub struct Entry {
 
 /// A parsed GGUF file; tensors and arrays are read from it when asked for.
 ///
-/// Opening holds text and keys no more than twice and no array: at most twice the header's bytes, besides the
-/// window read ahead and some hundred bytes for each key and tensor (a dozen megabytes at the most of both believed).
+/// Opening keeps keys, names and single strings, and no array: at most twice the header's bytes, besides the window
+/// read ahead and some hundred bytes for each key and tensor (about a dozen megabytes for as many as are believed).
 pub struct Gguf {
     file: ModelFile,
     keys: Vec<String>,
