@@ -167,7 +167,7 @@ proptest! {
                 run(&mut engine);
                 engine.submit(request(id, session, ids(len, seed), decode_max)).unwrap();
             }
-            if id % 2 == 0 {
+            if id.is_multiple_of(2) {
                 let record = run(&mut engine);
                 prop_assert_eq!(&record.tokens[&id], &alone(&ids(len, seed), decode_max));
             }

@@ -182,8 +182,8 @@ const WRONG: [[&str; 4]; 17] = [
     ],
     [
         "mode = \"exact\"",
-        "mode = \"fast\"",
-        "mode = \"fast\"",
+        "mode = \"quick\"",
+        "mode = \"quick\"",
         "exact",
     ],
     [
@@ -311,7 +311,7 @@ fn the_command_line_overrides_the_file_and_is_checked_like_it() {
             ..Overrides::default()
         },
         Overrides {
-            mode: Some("fast".to_owned()),
+            mode: Some("quick".to_owned()),
             ..Overrides::default()
         },
         Overrides {
