@@ -1,9 +1,15 @@
 //! Whole operations on explicit buffers, run on worker threads. One backend so far; the trait comes with the second.
 //!
+//! Each operation is cut into tiles of its output, every tile computed by one thread start to end: cutting outputs and
+//! never sums is what makes the thread count invisible in the bits.
+//!
 //! Sees pages as borrowed views and weights as packed matrices. Not here: who owns either, what a layer is.
 
+mod attend;
 mod cpu;
+mod product;
 mod rope;
 
-pub use cpu::{AttendRow, Cpu, Heads};
+pub use attend::{AttendRow, Heads};
+pub use cpu::Cpu;
 pub use rope::{Rope, RopeScaling, RopeTable};
