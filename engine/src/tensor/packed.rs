@@ -2,7 +2,7 @@
 //!
 //! Per panel, quantised types interleave rows in groups of four consecutive columns (`[cols/4][16][4]` bytes), so that a
 //! 32-bit lane holds four columns of one row: what byte dot products want, and what unpacks to f32 with shifts.
-//! Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
+//! Scales and minimums stay the halves they are in the files: decoding is bound by the bytes it reads. Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
 
 use half::f16;
 
@@ -28,13 +28,13 @@ enum Data {
     F32(Buffer<f32>),
     Half(Buffer<u16>),
     Bytes {
-        scales: Buffer<f32>,
-        minimums: Buffer<f32>,
+        scales: Buffer<u16>,
+        minimums: Buffer<u16>,
         quants: Buffer<i8>,
     },
     Nibbles {
-        scales: Buffer<f32>,
-        minimums: Buffer<f32>,
+        scales: Buffer<u16>,
+        minimums: Buffer<u16>,
         quants: Buffer<u8>,
     },
 }
@@ -48,12 +48,12 @@ pub enum Panel<'a> {
     F16(&'a [u16]),
     /// `[cols][16]` upper halves of IEEE single.
     BF16(&'a [u16]),
-    /// Scales, and minimums of the types that have them, `[cols/32][16]`; quants `[cols/4][16][4]`.
+    /// Scales, and minimums of the types that have them, `[cols/32][16]` bits of IEEE half; quants `[cols/4][16][4]`.
     Bytes {
         /// Block scales.
-        scales: &'a [f32],
+        scales: &'a [u16],
         /// Block minimums; empty if the type has none.
-        minimums: &'a [f32],
+        minimums: &'a [u16],
         /// Signed weights.
         quants: &'a [i8],
     },
@@ -61,9 +61,9 @@ pub enum Panel<'a> {
     /// its low nibble and column 16 + 4g + j in its high one. Without minimums a weight's integer is nibble - 8.
     Nibbles {
         /// Block scales.
-        scales: &'a [f32],
+        scales: &'a [u16],
         /// Block minimums; empty if the type has none.
-        minimums: &'a [f32],
+        minimums: &'a [u16],
         /// Unsigned nibbles.
         quants: &'a [u8],
     },
@@ -124,7 +124,7 @@ impl PackedMatrix {
         let elements = self.cols * PANEL_ROWS;
         let blocks = self.cols / BLOCK * PANEL_ROWS;
         let part = |size: usize| index * size..(index + 1) * size;
-        let minimums_of = |minimums: &Buffer<f32>| {
+        let minimums_of = |minimums: &Buffer<u16>| {
             if minimums.is_empty() {
                 0..0
             } else {
@@ -170,12 +170,13 @@ impl Panel<'_> {
     pub fn value(&self, lane: usize, col: usize) -> f32 {
         let block = col / BLOCK * PANEL_ROWS + lane;
         let at = col * PANEL_ROWS + lane;
-        let scaled = |integer: i32, scales: &[f32], minimums: &[f32]| {
-            let scaled = integer as f32 * scales[block];
+        let widened = |bits: u16| f16::from_bits(bits).to_f32();
+        let scaled = |integer: i32, scales: &[u16], minimums: &[u16]| {
+            let scaled = integer as f32 * widened(scales[block]);
             if minimums.is_empty() {
                 scaled
             } else {
-                scaled + minimums[block]
+                scaled + widened(minimums[block])
             }
         };
         match *self {
@@ -291,9 +292,9 @@ impl Data {
             } => {
                 for (b, bytes) in sources {
                     let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
                     if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
                     for (i, quant) in block.quants.into_iter().enumerate() {
                         quants[elements + quad_index(lane, b * BLOCK + i)] = quant;
@@ -307,9 +308,9 @@ impl Data {
             } => {
                 for (b, bytes) in sources {
                     let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
                     if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
                     // The file's own bytes: element i low, element i + 16 high.
                     for (i, &pair) in bytes[bytes.len() - BLOCK / 2..].iter().enumerate() {
