@@ -209,6 +209,17 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Runs `job` on each item, once.
+    pub fn each<T: Send>(&self, items: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
+        let base = Base(items.as_mut_ptr());
+        self.run(items.len(), &|index| {
+            // SAFETY: `run` gives each index below the length to one job, once, so no two hold the same item.
+            job(index, unsafe { &mut *base.get().add(index) });
+        });
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
@@ -230,13 +241,14 @@ pub struct TileSize {
     pub cols: usize,
 }
 
-/// The address of the whole output, to be cut into disjoint tiles.
-struct Base(*mut f32);
-// SAFETY: tiles made from it never overlap, so sharing the address between threads is sound.
-unsafe impl Sync for Base {}
+/// The address of the first of many things, to be dealt out without overlap.
+struct Base<T>(*mut T);
+// SAFETY: parts made from it never overlap, so sharing the address between threads is sound; the parts move to
+// other threads, hence Send.
+unsafe impl<T: Send> Sync for Base<T> {}
 
-impl Base {
-    fn get(&self) -> *mut f32 {
+impl<T> Base<T> {
+    fn get(&self) -> *mut T {
         self.0
     }
 }

@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_norms_and_activations_equal_the_reference(
+    fn merging_norms_turns_and_activations_equal_the_reference(
         x in values(203), weight in values(203), len in 1..203_usize,
         partials in prop::collection::vec((values(16), 0.0_f32..64.0, 0..3_usize), 2),
     ) {
@@ -216,9 +216,11 @@ proptest! {
             (kernels.rms_norm)(&x[..len], &weight[..len], 1e-5, &mut normed);
             let mut gate = x[..len].to_vec();
             (kernels.silu_mul)(&mut gate, &weight[..len]);
+            let mut head = x[..len / 2 * 2].to_vec();
+            (kernels.rotate)(&mut head, &weight[..len / 2 * 2]);
             let mut merged = partial(&partials[0]);
             (kernels.merge)(&mut merged, &partial(&partials[1]));
-            [bits(&normed), bits(&gate), bits(&merged.max), bits(&merged.sum), bits(&merged.out)]
+            [bits(&normed), bits(&gate), bits(&head), bits(&merged.max), bits(&merged.sum), bits(&merged.out)]
         };
         let expected = run(&scalar::table());
         for other in others() {

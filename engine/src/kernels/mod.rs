@@ -30,6 +30,8 @@ pub type Attend = fn(PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, &
 pub type Merge = fn(into: &mut Partials, page: &Partials);
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
 pub type RmsNorm = fn(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+/// Turns pairs of neighbours of `head[head_dim]` by `turns[head_dim / 2][2]`, cosines and sines.
+pub type Rotate = fn(head: &mut [f32], turns: &[f32]);
 /// `gate = silu(gate) * up`.
 pub type SiluMul = fn(gate: &mut [f32], up: &[f32]);
 
@@ -50,6 +52,8 @@ pub struct Kernels {
     pub merge: Merge,
     /// See [`RmsNorm`].
     pub rms_norm: RmsNorm,
+    /// See [`Rotate`].
+    pub rotate: Rotate,
     /// See [`SiluMul`].
     pub silu_mul: SiluMul,
 }

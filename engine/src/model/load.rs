@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::Config;
-use crate::backend::{Rope, RopeScaling};
+use crate::backend::{Rope, RopeScaling, Stack};
 use crate::error::{Error, Result};
 use crate::tensor::PackedMatrix;
 use crate::weights::names::{EMBEDDING, Layer as Name, OUTPUT, OUTPUT_NORM, ROPE_DIVISORS};
@@ -13,9 +13,8 @@ use crate::weights::{PairLayout, TensorSource};
 
 pub(super) struct Layer {
     pub(super) attention_norm: Vec<f32>,
-    pub(super) query: PackedMatrix,
-    pub(super) key: PackedMatrix,
-    pub(super) value: PackedMatrix,
+    /// Queries, keys, values.
+    pub(super) projections: Stack,
     /// Of query, key and value.
     pub(super) biases: Option<[Vec<f32>; 3]>,
     /// Of query and key heads, `[head_dim]`.
@@ -90,9 +89,11 @@ impl Loader<'_> {
         };
         Ok(Layer {
             attention_norm: vector(Name::AttentionNorm, hidden)?,
-            query: self.rotated_matrix(&Name::Query.name(i), queries, hidden)?,
-            key: self.rotated_matrix(&Name::Key.name(i), keys, hidden)?,
-            value: matrix(Name::Value, keys, hidden)?,
+            projections: Stack::new(vec![
+                self.rotated_matrix(&Name::Query.name(i), queries, hidden)?,
+                self.rotated_matrix(&Name::Key.name(i), keys, hidden)?,
+                matrix(Name::Value, keys, hidden)?,
+            ]),
             biases: self.config.qkv_bias.then(biases).transpose()?,
             head_norms: self.config.head_norm.then(head_norms).transpose()?,
             attention_output: matrix(Name::AttentionOutput, hidden, queries)?,
