@@ -9,8 +9,12 @@ use crate::pool::{Tile, TileSize};
 use crate::tensor::packed::PANEL_ROWS;
 use crate::tensor::{Activations, Mode, PackedMatrix};
 
-/// Panels per tile of a matrix product.
-const TILE_PANELS: usize = 2;
+/// Panels per tile for few inputs: small tiles share out the reading of the weights evenly.
+const TILE_PANELS_FEW: usize = 2;
+/// Panels per tile for many: what is done once per tile to the inputs is paid by more outputs.
+const TILE_PANELS_MANY: usize = 6;
+/// From how many on inputs are many.
+const MANY_INPUTS: usize = 16;
 /// Inputs per tile: enough to pay for unpacking a panel, few enough for the second-level cache.
 const TILE_INPUTS: usize = 128;
 /// Multiply-adds below which waking threads costs more than it saves; some 25 us of one core.
@@ -185,8 +189,10 @@ impl Cpu {
     ) {
         let tile_panels = if work <= SERIAL_WORK_MAX {
             stride.div_ceil(PANEL_ROWS).max(1)
+        } else if out.len() < MANY_INPUTS * stride {
+            TILE_PANELS_FEW
         } else {
-            TILE_PANELS
+            TILE_PANELS_MANY
         };
         let size = TileSize {
             rows: TILE_INPUTS,

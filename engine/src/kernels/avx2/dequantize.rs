@@ -118,7 +118,7 @@ fn factors<'a>(scales: &'a [u16], minimums: &'a [u16], b: usize) -> (&'a [u16], 
 /// Eight halves as singles.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn widened(bits: &[u16]) -> __m256 {
+pub(in crate::kernels) fn widened(bits: &[u16]) -> __m256 {
     let bits = &bits[..LANES];
     // SAFETY: the slice has eight elements.
     unsafe { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }

@@ -1,22 +1,19 @@
-//! Matrix product in `fast` mode: byte products summed in 32-bit lanes, lane = output row.
+//! Few inputs: the packed bytes are read as they are, eight rows against up to four inputs.
 //!
 //! `maddubs` multiplies unsigned by signed bytes and adds pairs in 16 bits with saturation. It never saturates here: signed
 //! weights enter as magnitude times an input that took their sign, at most 2 * 128 * 127 = 32 512; eight nibble
-//! products of a block sum to at most 8 * 2 * 15 * 127 = 30 480. Integer sums are exact in any order.
+//! products of a block sum to at most 8 * 2 * 15 * 127 = 30 480.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::LANES;
-use super::dequantize::widened;
-use crate::tensor::dtype::BLOCK;
-use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS, QUAD};
+use super::{BLOCK, LANES, PANEL_ROWS, QUAD, QUAD_BYTES};
+use crate::kernels::avx2::dequantize::widened;
+use crate::tensor::packed::NIBBLE_OFFSET;
 use crate::tensor::{Activations, PackedMatrix, Panel};
 
 /// Inputs per pass over a half panel: as many integer and float accumulators, and the weights, fit the registers.
 const TILE_INPUTS: usize = 4;
-/// Bytes of one group of four columns: `[16][4]`.
-const QUAD_BYTES: usize = QUAD * PANEL_ROWS;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`; the matrix is quantised.
 #[target_feature(enable = "avx2,fma,f16c")]
