@@ -1,8 +1,11 @@
 //! The pool as its callers see it; the order of its atomic steps is tests/pool_loom.rs.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::*;
 
@@ -69,4 +72,84 @@ fn a_panicking_job_reaches_the_caller_and_the_pool_survives() {
     }));
     assert!(caught.is_err());
     pool.run(4, &|_| {});
+}
+
+/// Waits, without the clock, for something another thread does.
+fn wait_until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_stalled_chunk_keeps_no_other_chunk_from_finishing() {
+    const CHUNKS: usize = 64;
+    for threads in [2, 3, 8] {
+        let pool = Pool::new(threads).unwrap();
+        // Whichever thread has the stalled chunk, caller or worker, the others finish the rest while it is held.
+        for stalled in [0, 1, CHUNKS / 2, CHUNKS - 1] {
+            let others = AtomicUsize::new(0);
+            pool.run(CHUNKS, &|chunk| {
+                if chunk == stalled {
+                    wait_until(|| others.load(Ordering::Relaxed) == CHUNKS - 1);
+                } else {
+                    others.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_region_inside_a_region_and_regions_of_two_threads_all_run() {
+    let pool = Pool::new(2).unwrap();
+    let inner = AtomicUsize::new(0);
+    let region = || {
+        pool.run(3, &|_| {
+            pool.run(5, &|chunk| {
+                inner.fetch_add(chunk, Ordering::Relaxed);
+            });
+        });
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..1_000).for_each(|_| region()));
+        }
+    });
+    assert_eq!(inner.into_inner(), 2 * 1_000 * 3 * (1 + 2 + 3 + 4));
+}
+
+/// User and system time of a thread of this process in clock ticks, from fields 14 and 15 of its stat line.
+fn cpu_ticks(thread: &Path) -> u64 {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+    // The name, in parentheses, may hold spaces.
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields = fields.split_whitespace().skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn an_idle_pool_uses_no_cpu() {
+    const THREADS: usize = 4;
+    const TICKS_MAX: u64 = 2;
+    if !Path::new("/proc/thread-self/stat").exists() {
+        eprintln!("skipped: threads' CPU time is read from /proc, which is absent");
+        return;
+    }
+    let pool = Pool::new(THREADS).unwrap();
+    let threads = Mutex::new(BTreeSet::new());
+    // Each chunk holds its thread until all have one, so each thread, the caller included, is listed.
+    pool.run(THREADS, &|_| {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        threads
+            .lock()
+            .unwrap()
+            .insert(Path::new("/proc").join(link));
+        wait_until(|| threads.lock().unwrap().len() == THREADS);
+    });
+    let threads = threads.into_inner().unwrap();
+    let ticks = || threads.iter().map(|thread| cpu_ticks(thread)).sum::<u64>();
+    let before = ticks();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(ticks() - before <= TICKS_MAX);
 }
