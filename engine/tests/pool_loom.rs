@@ -12,7 +12,7 @@ mod gate;
 /// What `pool/sync.rs` is in the crate.
 mod sync {
     pub(super) use loom::hint::spin_loop;
-    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
     pub(super) use loom::thread::yield_now;
     pub(super) use std::sync::PoisonError;

@@ -8,7 +8,8 @@
 #![forbid(unsafe_code)]
 
 use super::sync::{
-    AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, PoisonError, fence, spin_loop, yield_now,
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, PoisonError, fence, spin_loop,
+    yield_now,
 };
 
 /// In place of the chunks not yet taken: there will be no more regions.
@@ -27,7 +28,8 @@ pub(super) struct Gate {
     unfinished: Alone<AtomicUsize>,
     /// Chunks of the open region.
     chunks: AtomicUsize,
-    sleeping: AtomicUsize,
+    /// Whether a thread may be asleep that nobody has woken. Written under the lock.
+    somebody_sleeps: AtomicBool,
     /// Held from a sleeper's last look at `untaken` until it sleeps.
     falling_asleep: Mutex<()>,
     wake: Condvar,
@@ -41,7 +43,7 @@ impl Gate {
             untaken: Alone(AtomicUsize::new(0)),
             unfinished: Alone(AtomicUsize::new(0)),
             chunks: AtomicUsize::new(0),
-            sleeping: AtomicUsize::new(0),
+            somebody_sleeps: AtomicBool::new(false),
             falling_asleep: Mutex::new(()),
             wake: Condvar::new(),
             spins,
@@ -66,9 +68,12 @@ impl Gate {
         self.untaken.0.store(untaken, Ordering::Release);
         // Between the two fences, here and in `sleep`, one comes first: either we see the sleeper or it sees the region.
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) > 0 {
-            // A sleeper that looked too early holds the lock until it can be woken.
-            drop(self.lock());
+        if self.somebody_sleeps.load(Ordering::Relaxed) {
+            // A sleeper that looked too early holds the lock until it can be woken. Once woken it is not woken again,
+            // however long it takes to run: waking can cost more than a region.
+            let falling_asleep = self.lock();
+            self.somebody_sleeps.store(false, Ordering::Relaxed);
+            drop(falling_asleep);
             self.wake.notify_all();
         }
     }
@@ -125,17 +130,18 @@ impl Gate {
         }
     }
 
+    /// Sleeps until woken, unless there is a region to look at; wakes for no reason at times.
     fn sleep(&self) {
-        let mut awake = self.lock();
-        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        let awake = self.lock();
+        self.somebody_sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        while self.untaken.0.load(Ordering::Relaxed) == 0 {
-            awake = self
-                .wake
-                .wait(awake)
-                .unwrap_or_else(PoisonError::into_inner);
+        if self.untaken.0.load(Ordering::Relaxed) == 0 {
+            drop(
+                self.wake
+                    .wait(awake)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
         }
-        self.sleeping.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {

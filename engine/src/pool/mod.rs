@@ -2,8 +2,8 @@
 //!
 //! A region is a job run once for each chunk number. The caller is a worker too and can finish a region alone, so a
 //! descheduled thread delays only the chunk it holds; idle workers sleep. Which thread takes a chunk never changes a
-//! result: chunks are ranges of outputs and nothing is summed across them. Not here: what the chunks compute, and
-//! whether work is worth sharing (a region costs about a microsecond, waking sleepers several: tiny work is one chunk).
+//! result: chunks are ranges of outputs and nothing is summed across them. Not here: what the chunks compute, and whether
+//! work is worth sharing: a region costs under a microsecond, waking sleepers some 25, so tiny work is one chunk.
 #![allow(unsafe_code)]
 
 mod gate;
@@ -22,7 +22,8 @@ use gate::Gate;
 pub use tile::{Tile, TileSize};
 
 /// How often a thread looks again before it gives up its core. One look is a pause instruction, some 15 to 60 ns by
-/// processor: 10 to 50 us together, longer than the gap between two regions of a layer, much shorter than a time slice.
+/// processor: 10 to 50 us together, which is longer than the gap between two regions of a layer and about what it costs to
+/// sleep and be woken.
 const SPINS: usize = 800;
 
 /// The work of a region.

@@ -3,6 +3,6 @@
 //! Not here: any code of ours.
 
 pub(super) use std::hint::spin_loop;
-pub(super) use std::sync::atomic::{AtomicUsize, Ordering, fence};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(super) use std::thread::yield_now;
