@@ -1,12 +1,16 @@
 //! From named tensors to packed layers: every shape checked, rotary pairs put side by side.
 //!
+//! Layers are packed in parallel, tensor by tensor, so that little of the file is in memory beside its packed form.
 //! Not here: where tensors come from (`weights`), what is done with them (`decoder`).
 
 use std::collections::HashSet;
+use std::num::NonZero;
+use std::thread::ScopedJoinHandle;
 
 use super::Config;
 use crate::backend::{Rope, RopeScaling, Stack};
 use crate::error::{Error, Result};
+use crate::pool::Pool;
 use crate::tensor::PackedMatrix;
 use crate::weights::names::{EMBEDDING, Layer as Name, OUTPUT, OUTPUT_NORM, ROPE_DIVISORS};
 use crate::weights::{PairLayout, TensorSource};
@@ -41,20 +45,33 @@ impl Weights {
         refuse_unknown_tensors(source, config)?;
         let loader = Loader { source, config };
         let (hidden, vocab) = (config.hidden, config.vocab);
+        // Whatever fails, the error is that of the first tensor in this order, not in time.
+        let mut layers: Vec<Option<Result<Layer>>> = (0..config.layers).map(|_| None).collect();
+        let pool = Pool::new(std::thread::available_parallelism().map_or(1, NonZero::get))?;
+        let (embedding, output) = std::thread::scope(|scope| {
+            let embedding = scope.spawn(|| loader.matrix(EMBEDDING, vocab, hidden));
+            let head = || (!config.tied).then(|| loader.matrix(OUTPUT, vocab, hidden));
+            let output = scope.spawn(move || head().transpose());
+            pool.each(&mut layers, |index, layer| {
+                *layer = Some(loader.layer(index));
+            });
+            (joined(embedding), joined(output))
+        });
         Ok(Self {
-            embedding: loader.matrix(EMBEDDING, vocab, hidden)?,
-            layers: (0..config.layers)
-                .map(|i| loader.layer(i))
-                .collect::<Result<_>>()?,
+            embedding: embedding?,
+            layers: layers.into_iter().flatten().collect::<Result<_>>()?,
             output_norm: loader.vector(OUTPUT_NORM, hidden)?,
-            output: if config.tied {
-                None
-            } else {
-                Some(loader.matrix(OUTPUT, vocab, hidden)?)
-            },
+            output: output?,
             rope: loader.rope()?,
         })
     }
+}
+
+/// What a loading thread gives; its panic, if it had one, goes on here.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 struct Loader<'a> {

@@ -296,8 +296,9 @@ impl Data {
                     if let Some(minimum) = block.minimum {
                         minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
-                    for (i, quant) in block.quants.into_iter().enumerate() {
-                        quants[elements + quad_index(lane, b * BLOCK + i)] = quant;
+                    for (i, quad) in block.quants.chunks_exact(QUAD).enumerate() {
+                        let at = elements + quad_index(lane, b * BLOCK + i * QUAD);
+                        quants[at..at + QUAD].copy_from_slice(quad);
                     }
                 }
             }
@@ -313,8 +314,10 @@ impl Data {
                         minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
                     // The file's own bytes: element i low, element i + 16 high.
-                    for (i, &pair) in bytes[bytes.len() - BLOCK / 2..].iter().enumerate() {
-                        quants[elements / 2 + nibble_index(lane, b * BLOCK + i).0] = pair;
+                    let pairs = bytes[bytes.len() - BLOCK / 2..].chunks_exact(QUAD);
+                    for (i, quad) in pairs.enumerate() {
+                        let at = elements / 2 + nibble_index(lane, b * BLOCK + i * QUAD).0;
+                        quants[at..at + QUAD].copy_from_slice(quad);
                     }
                 }
             }
