@@ -79,6 +79,9 @@ pub(crate) fn check(
     notes.check(Layer::Record, has_sitting, || {
         "sittings is empty".to_owned()
     });
+    if let Some(ceilings) = &record.machine.ceilings {
+        ceilings.check(notes);
+    }
     let arms = Arms { envelope, traces };
     let requests = envelope
         .workload
