@@ -2,6 +2,7 @@
 //!
 //! Not here: any figure that rests on a ceiling.
 #![allow(missing_docs)] // FORMAT.md documents every field
+#![allow(clippy::struct_field_names)] // as there: units last
 
 use std::collections::BTreeMap;
 
