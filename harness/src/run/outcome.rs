@@ -102,7 +102,12 @@ impl Outcome<'_> {
                 out,
                 "how many times less the first arm needs than the second, and the 95 % interval of the \
                  time;\na verdict needs 5 pairs and the whole interval beyond 5 %. Over naive is a floor: \
-                 nobody ships it.\n"
+                 nobody ships it.\n{}",
+                if plays_unequal_turns(record) {
+                    "Between arms of unequal turns the tokens are those of the turns both play.\n"
+                } else {
+                    ""
+                }
             )?;
         }
         for (name, arm) in &record.arms {

@@ -81,7 +81,11 @@ fn an_arm_of_fewer_turns_runs_those_and_is_compared_over_them() {
     assert_eq!(floor["prefill_tokens"], 4.852_941); // 660 over 100 + 3 * 12
     assert_eq!(floor["withheld"], "unequal turns: fused 4, naive 2");
     let shown = place.run(&["run", "short.toml"]).expect(0).stdout();
-    for words in ["in the turns each plays", "plays the first 2 of 4 turns"] {
+    for words in [
+        "in the turns each plays",
+        "plays the first 2 of 4 turns",
+        "the tokens are those of the turns both play",
+    ] {
         assert!(shown.contains(words), "no {words:?} in:\n{shown}");
     }
 }
