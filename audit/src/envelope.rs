@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     reps: u64,
     #[serde(deserialize_with = "keyed")]
     pub(crate) arm_reps: BTreeMap<String, u64>,
+    #[serde(default, deserialize_with = "keyed")]
+    arm_turns: BTreeMap<String, u64>,
     pub(crate) threads: u64,
     pub(crate) kernels: String,
     pub(crate) chunk_tokens: u64,
@@ -136,12 +138,46 @@ impl Envelope {
             });
         }
         self.run.check_arms(notes);
+        self.check_turns(notes);
         notes.check(
             Layer::Format,
             oracle::logical_tokens(work).is_some(),
             || "workload asks for more tokens than 64 bits count".to_owned(),
         );
         notes.count() == before
+    }
+
+    /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
+    fn check_turns(&self, notes: &mut Notebook) {
+        for (arm, turns) in &self.run.arm_turns {
+            let fewer = (1..self.workload.turns).contains(turns);
+            notes.check(
+                Layer::Format,
+                fewer && self.run.arms.contains(arm),
+                || {
+                    format!(
+                        "run.arm_turns.{arm} is {turns}, expected an arm of the run and fewer than {} turns",
+                        self.workload.turns
+                    )
+                },
+            );
+        }
+    }
+
+    /// The workload as `arm` plays it: its first turns only, where the envelope gives it fewer.
+    pub(crate) fn workload_of(&self, arm: &str) -> Workload {
+        let mut workload = self.workload.clone();
+        if let Some(turns) = self.run.arm_turns.get(arm) {
+            workload.turns = *turns;
+        }
+        workload
+    }
+
+    /// Requests of the arm that makes most.
+    pub(crate) fn requests(&self) -> u64 {
+        let turns = self.run.arms.iter().map(|arm| self.workload_of(arm).turns);
+        let most = turns.max().unwrap_or(0);
+        self.workload.agents.saturating_mul(most)
     }
 
     /// Every (arm, repetition) that must have a trace, arms in declared order.

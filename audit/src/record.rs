@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ceilings::{self, Ceilings};
 use crate::format::{keyed, nullable};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,7 +21,7 @@ pub(crate) struct Record {
     requested: Requested,
     effective: Effective,
     build: Build,
-    machine: Machine,
+    pub(crate) machine: Machine,
     pub(crate) sittings: Vec<Sitting>,
     pub(crate) order: Vec<String>,
     #[serde(deserialize_with = "keyed")]
@@ -83,13 +84,19 @@ struct Trees {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Machine {
+pub(crate) struct Machine {
     class: String,
     cpu: String,
     isa: Vec<String>,
     cores: u64,
     memory_bytes: u64,
     os: String,
+    #[serde(
+        default,
+        deserialize_with = "ceilings::present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) ceilings: Option<Ceilings>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

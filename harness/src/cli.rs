@@ -80,7 +80,7 @@ pub enum Command {
 
 Exit codes: 0 every path gave the same bits, 1 one did not")]
     Invariance(InvarianceArguments),
-    /// Facts of this machine
+    /// Facts of this machine and what it can do at best, measured
     Machine(Json),
     /// Get, check and use models
     Model {

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use serde_json::{Value, json};
 use workloads::envelope::{self, Envelope, Overrides};
 
-use crate::describe::words;
+use crate::describe::words_of;
 use crate::error::Error;
 use crate::run::estimate::estimate;
 use crate::table::{counted, rough_duration};
@@ -41,7 +41,7 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
                 out,
                 "{name}\n  {}\n  {}; {}, {}\n  model {} ({here}); {takes}\n",
                 resolved.question,
-                words(&resolved.workload.shape()),
+                words_of(&resolved),
                 counted(resolved.run.arms.len(), "arm"),
                 counted(resolved.run.reps, "repetition"),
                 resolved.model,

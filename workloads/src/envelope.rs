@@ -11,16 +11,21 @@ use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
 mod check;
+mod turns;
 
 /// Schema tag of both forms.
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 2] = [
+const EMBEDDED: [(&str, &str); 3] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
         include_str!("../envelopes/session-small.toml"),
+    ),
+    (
+        "session-50x5",
+        include_str!("../envelopes/session-50x5.toml"),
     ),
 ];
 
@@ -83,6 +88,8 @@ pub struct RunAsked {
     pub reps: usize,
     /// Repetitions of single arms, where they differ.
     pub arm_reps: BTreeMap<String, usize>,
+    /// Turns of single arms that play only the first few of the workload's.
+    pub arm_turns: BTreeMap<String, usize>,
     /// Engine threads; the machine's cores when absent.
     pub threads: Option<usize>,
     /// Kernel set.
@@ -124,6 +131,8 @@ pub struct Run {
     pub arms: Vec<String>,
     pub reps: usize,
     pub arm_reps: BTreeMap<String, usize>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arm_turns: BTreeMap<String, usize>,
     pub threads: usize,
     pub kernels: String,
     pub chunk_tokens: usize,
@@ -160,6 +169,7 @@ impl Default for RunAsked {
             arms: arm::names().into_iter().map(str::to_owned).collect(),
             reps: 5, // the fewest pairs a verdict may rest on
             arm_reps: BTreeMap::new(),
+            arm_turns: BTreeMap::new(),
             threads: None,
             kernels: "auto".to_owned(),
             chunk_tokens: 256,
@@ -222,6 +232,7 @@ impl Envelope {
             workload: asked.workload,
             run: Run {
                 arm_reps: run.arms.iter().map(reps_of).collect(),
+                arm_turns: run.arm_turns,
                 arms: run.arms,
                 reps: run.reps,
                 threads: run.threads.unwrap_or(default_threads),
@@ -241,6 +252,10 @@ impl Overrides {
             envelope
                 .run
                 .arm_reps
+                .retain(|arm, _| self.arms.contains(arm));
+            envelope
+                .run
+                .arm_turns
                 .retain(|arm, _| self.arms.contains(arm));
         }
         if let Some(reps) = self.reps {

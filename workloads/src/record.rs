@@ -76,6 +76,17 @@ pub struct MachineRecord {
     pub cores: usize,
     pub memory_bytes: u64,
     pub os: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<CeilingsRecord>,
+}
+
+/// What the machine did at best, by number of threads, per second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CeilingsRecord {
+    pub read_bytes_per_s: BTreeMap<usize, u64>,
+    pub f32_flop_per_s: BTreeMap<usize, u64>,
+    pub int8_op_per_s: BTreeMap<usize, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

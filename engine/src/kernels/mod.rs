@@ -13,6 +13,7 @@ use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+pub mod ceilings;
 pub mod scalar;
 
 /// Lanes of the striped sums in norms and softmax.

@@ -61,6 +61,9 @@ fn usable(directory: &Path, asked: &ResolvedEnvelope, class: &str) -> Option<(u6
     }
     let mut total_ns: u64 = 0;
     for (arm, &reps) in &asked.run.arm_reps {
+        if earlier.requests_of(arm) != asked.requests_of(arm) {
+            return None;
+        }
         let one_ns = process_ns(record.arms.get(arm)?)?;
         total_ns = total_ns.saturating_add(one_ns.saturating_mul(reps as u64));
     }

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, Envelope};
+use super::{ENVELOPE_SCHEMA, Envelope, RunAsked};
 use crate::{Error, arm};
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
@@ -113,11 +113,28 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
         }
         within("run.arm_reps", *reps, &REPS)?;
     }
+    arm_turns(workload.turns, run)?;
     within("run.threads", run.threads.unwrap_or(1), &THREADS)?;
     word("run.kernels", &run.kernels, &["auto", "scalar", "avx2"])?;
     within("run.chunk_tokens", run.chunk_tokens, &CHUNK_TOKENS)?;
     within("run.kv_pages", run.kv_pages, &KV_PAGES)?;
     word("evidence.prompts", &envelope.evidence.prompts, &["ids"])
+}
+
+/// Fewer turns for some arms of the run, at least one.
+fn arm_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
+    for (arm, turns) in &run.arm_turns {
+        let wanted = if !run.arms.contains(arm) {
+            format!("turns of arms of this run only: {}", run.arms.join(", "))
+        } else if !(1..workload_turns).contains(turns) {
+            format!("1 or more, and fewer than workload.turns, which is {workload_turns}")
+        } else {
+            continue;
+        };
+        let value = format!("{{ {arm} = {turns} }}");
+        return Err(Refusal::new("run.arm_turns", value, wanted));
+    }
+    Ok(())
 }
 
 fn within(
