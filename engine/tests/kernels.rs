@@ -1,6 +1,10 @@
 //! Every kernel set against the reference, bit for bit, and the reference against arithmetic written another way.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
+mod common;
+
+use std::sync::LazyLock;
+
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, Span,
@@ -9,15 +13,19 @@ use engine::weights::quantize::encode;
 use half::f16;
 use proptest::prelude::*;
 
-/// The sets to hold against `scalar::table()`: plain scalar always, AVX2 where the CPU has it.
-fn others() -> Vec<Kernels> {
-    let avx2 = Kernels::choose(KernelChoice::Avx2);
-    if avx2.is_err() {
-        eprintln!(
-            "SKIPPED: this CPU has no AVX2; only the plain build of the reference is compared"
-        );
-    }
-    avx2.into_iter().chain([scalar::plain_table()]).collect()
+/// The sets to hold against `scalar::table()`: plain scalar always, the others where the CPU has them.
+fn others() -> &'static [Kernels] {
+    static OTHERS: LazyLock<Vec<Kernels>> = LazyLock::new(|| {
+        let mut others = vec![scalar::plain_table()];
+        for choice in [KernelChoice::Avx2, KernelChoice::Avx512] {
+            match Kernels::choose(choice) {
+                Ok(kernels) => others.push(kernels),
+                Err(error) => common::skip(&error.to_string()),
+            }
+        }
+        others
+    });
+    &OTHERS
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
