@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::LazyLock;
 
-use engine::kernels::{KernelChoice, Kernels, scalar};
+use engine::kernels::{Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, Span,
 };
@@ -16,14 +16,9 @@ use proptest::prelude::*;
 /// The sets to hold against `scalar::table()`: plain scalar always, the others where the CPU has them.
 fn others() -> &'static [Kernels] {
     static OTHERS: LazyLock<Vec<Kernels>> = LazyLock::new(|| {
-        let mut others = vec![scalar::plain_table()];
-        for choice in [KernelChoice::Avx2, KernelChoice::Avx512] {
-            match Kernels::choose(choice) {
-                Ok(kernels) => others.push(kernels),
-                Err(error) => common::skip(&error.to_string()),
-            }
-        }
-        others
+        let sets = common::kernel_sets().into_iter().skip(1);
+        let sets = sets.map(|choice| Kernels::choose(choice).unwrap());
+        sets.chain([scalar::plain_table()]).collect()
     });
     &OTHERS
 }
@@ -111,8 +106,8 @@ proptest! {
 
     #[test]
     fn fast_matmul_equals_the_reference(
-        kind in 3..DType::ALL.len(), rows in 1..40_usize, blocks in 1..5_usize, n in 1..10_usize,
-        seed in any::<u64>(), x in values(9 * 160),
+        kind in 3..DType::ALL.len(), rows in 1..40_usize, blocks in 1..5_usize, n in 1..20_usize,
+        seed in any::<u64>(), x in values(19 * 128),
     ) {
         let dtype = DType::ALL[kind];
         let cols = blocks * 32;
