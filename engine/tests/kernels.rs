@@ -91,7 +91,7 @@ proptest! {
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(bits(&run(&other)), bits(&expected));
+            prop_assert_eq!(bits(&run(other)), bits(&expected));
         }
         // Definition: one accumulator, columns ascending, whatever the batch.
         let mut weights = vec![0.0; cols];
@@ -122,7 +122,7 @@ proptest! {
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(bits(&run(&other)), bits(&expected));
+            prop_assert_eq!(bits(&run(other)), bits(&expected));
         }
         // Definition: per block an exact integer dot, then an fma with both scales, then one for the minimum.
         let row_bytes = blocks * dtype.block_bytes();
@@ -190,7 +190,7 @@ proptest! {
         };
         let expected = attend(&scalar::table(), keys, &page_values);
         for other in others() {
-            prop_assert_eq!(&attend(&other, keys, &page_values), &expected);
+            prop_assert_eq!(&attend(other, keys, &page_values), &expected);
         }
         // What stands outside the slots anyone sees, even NaN, changes nothing.
         let read = |slot: &usize| seen.iter().any(|span| (span.first..span.end).contains(slot));
@@ -225,7 +225,7 @@ proptest! {
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(&run(&other), &expected);
+            prop_assert_eq!(&run(other), &expected);
         }
     }
 }
