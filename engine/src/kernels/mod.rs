@@ -1,6 +1,7 @@
 //! The arithmetic, once per instruction set, behind one table of functions.
 //!
-//! `scalar` defines the answer; every other folder has the same file names and gives the same bits or does not ship.
+//! `scalar` defines the answer; every other folder gives the same bits or does not ship, and uses the same file names.
+//! `avx512` holds what it does faster; the rest of its table is AVX2's.
 //! Orders that the numeric contract fixes (audit them here): one accumulator per output with columns ascending
 //! (`matmul`); exact integer
 //! dots and one fma per block, blocks ascending (`matmul_fast`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
