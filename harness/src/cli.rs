@@ -121,7 +121,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Kernel set: the answer is the same, the time is not
-    #[arg(long, value_parser = ["auto", "scalar", "avx2"])]
+    #[arg(long, value_parser = ["auto", "scalar", "avx2", "avx512"])]
     pub kernels: Option<String>,
     /// Numeric mode
     #[arg(long, value_parser = ["exact", "fast"])]
@@ -260,7 +260,7 @@ pub struct EngineArguments {
     #[arg(long, default_value = "exact", value_parser = ["exact", "fast"])]
     pub mode: String,
     /// Kernel set
-    #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2"])]
+    #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2", "avx512"])]
     pub kernels: String,
     /// Engine threads; every core when left out
     #[arg(long, value_name = "N")]

@@ -115,7 +115,8 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
     }
     arm_turns(workload.turns, run)?;
     within("run.threads", run.threads.unwrap_or(1), &THREADS)?;
-    word("run.kernels", &run.kernels, &["auto", "scalar", "avx2"])?;
+    let kernels = ["auto", "scalar", "avx2", "avx512"];
+    word("run.kernels", &run.kernels, &kernels)?;
     within("run.chunk_tokens", run.chunk_tokens, &CHUNK_TOKENS)?;
     within("run.kv_pages", run.kv_pages, &KV_PAGES)?;
     word("evidence.prompts", &envelope.evidence.prompts, &["ids"])
