@@ -203,7 +203,8 @@ fn unsafe_code_stands_only_where_it_is_allowed() {
         "engine/src/kernels/avx2/mod.rs",
         "engine/src/kernels/avx512/mod.rs",
         "engine/src/kernels/ceilings.rs",
-        "engine/src/tensor/buffer.rs",
+        "engine/src/tensor/buffer/arena.rs",
+        "engine/src/tensor/buffer/mod.rs",
         "engine/src/pool/mod.rs",
         "engine/src/pool/tile.rs",
     ];

@@ -5,7 +5,7 @@
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-use crate::tensor::{Buffer, KvType, PAGE_POSITIONS, PageData};
+use crate::tensor::{Arena, Buffer, KvType, PAGE_POSITIONS, PageData};
 
 /// Sizes that fix a page's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    pub(super) fn zeroed(shape: KvShape, element: KvType) -> Self {
+    pub(super) fn zeroed(arena: &Arena, shape: KvShape, element: KvType) -> Self {
         match element {
-            KvType::F32 => Self::F32(Buffer::zeroed(shape.page_elements())),
-            KvType::F16 => Self::F16(Buffer::zeroed(shape.page_elements())),
+            KvType::F32 => Self::F32(arena.zeroed(shape.page_elements())),
+            KvType::F16 => Self::F16(arena.zeroed(shape.page_elements())),
         }
     }
 

@@ -11,7 +11,7 @@ use super::Config;
 use crate::backend::{Rope, RopeScaling, Stack};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::tensor::PackedMatrix;
+use crate::tensor::{Arena, DType, PackedMatrix};
 use crate::weights::names::{EMBEDDING, Layer as Name, OUTPUT, OUTPUT_NORM, ROPE_DIVISORS};
 use crate::weights::{PairLayout, TensorSource};
 
@@ -43,7 +43,11 @@ pub(super) struct Weights {
 impl Weights {
     pub(super) fn load(source: &dyn TensorSource, config: &Config) -> Result<Self> {
         refuse_unknown_tensors(source, config)?;
-        let loader = Loader { source, config };
+        let loader = Loader {
+            source,
+            config,
+            arena: Arena::default(),
+        };
         let (hidden, vocab) = (config.hidden, config.vocab);
         // Whatever fails, the error is that of the first tensor in this order, not in time.
         let mut layers: Vec<Option<Result<Layer>>> = (0..config.layers).map(|_| None).collect();
@@ -77,9 +81,14 @@ pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 struct Loader<'a> {
     source: &'a dyn TensorSource,
     config: &'a Config,
+    arena: Arena,
 }
 
 impl Loader<'_> {
+    fn pack(&self, dtype: DType, shape: (usize, usize), bytes: &[u8]) -> PackedMatrix {
+        PackedMatrix::pack_in(&self.arena, dtype, shape, bytes)
+    }
+
     fn layer(&self, i: usize) -> Result<Layer> {
         let Config {
             hidden,
@@ -124,7 +133,7 @@ impl Loader<'_> {
     fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[cols, rows])?;
-        Ok(PackedMatrix::pack(tensor.dtype, rows, cols, &tensor.bytes))
+        Ok(self.pack(tensor.dtype, (rows, cols), &tensor.bytes))
     }
 
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
@@ -138,7 +147,7 @@ impl Loader<'_> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[cols, rows])?;
         let bytes = self.pairs_side_by_side(tensor.bytes, rows);
-        Ok(PackedMatrix::pack(tensor.dtype, rows, cols, &bytes))
+        Ok(self.pack(tensor.dtype, (rows, cols), &bytes))
     }
 
     /// A vector over the dimensions of heads to be rotated.

@@ -6,7 +6,7 @@
 
 use half::f16;
 
-use super::buffer::Buffer;
+use super::buffer::{Arena, Buffer};
 use super::dtype::{BLOCK, DType, widen_bf16};
 
 /// Output rows per panel.
@@ -75,10 +75,20 @@ impl PackedMatrix {
     /// # Panics
     /// If `bytes` has not exactly the bytes of that shape, or `cols` is no multiple of the block; loaders check both.
     pub fn pack(dtype: DType, rows: usize, cols: usize, bytes: &[u8]) -> Self {
+        Self::pack_in(&Arena::default(), dtype, (rows, cols), bytes)
+    }
+
+    /// As `pack`, in memory of `arena`.
+    pub fn pack_in(
+        arena: &Arena,
+        dtype: DType,
+        (rows, cols): (usize, usize),
+        bytes: &[u8],
+    ) -> Self {
         assert_eq!(cols % dtype.block_elements(), 0);
         let row_bytes = cols / dtype.block_elements() * dtype.block_bytes();
         assert_eq!(bytes.len(), rows * row_bytes);
-        let mut data = Data::zeroed(dtype, rows.div_ceil(PANEL_ROWS), cols);
+        let mut data = Data::zeroed(arena, dtype, rows.div_ceil(PANEL_ROWS), cols);
         for (row, source) in bytes.chunks_exact(row_bytes.max(1)).enumerate() {
             data.pack_row(dtype, row, cols, source);
         }
@@ -224,17 +234,17 @@ fn nibble_index(lane: usize, col: usize) -> (usize, bool) {
 }
 
 impl Data {
-    fn zeroed(dtype: DType, panels: usize, cols: usize) -> Self {
+    fn zeroed(arena: &Arena, dtype: DType, panels: usize, cols: usize) -> Self {
         let (elements, blocks) = (
             panels * cols * PANEL_ROWS,
             panels * (cols / BLOCK) * PANEL_ROWS,
         );
-        let scales = || Buffer::zeroed(blocks);
+        let scales = || arena.zeroed(blocks);
         match dtype {
-            DType::F32 => Self::F32(Buffer::zeroed(elements)),
-            DType::F16 | DType::BF16 => Self::Half(Buffer::zeroed(elements)),
+            DType::F32 => Self::F32(arena.zeroed(elements)),
+            DType::F16 | DType::BF16 => Self::Half(arena.zeroed(elements)),
             DType::Q5_0 | DType::Q8_0 => {
-                let (minimums, quants) = (Buffer::zeroed(0), Buffer::zeroed(elements));
+                let (minimums, quants) = (arena.zeroed(0), arena.zeroed(elements));
                 Self::Bytes {
                     scales: scales(),
                     minimums,
@@ -244,10 +254,10 @@ impl Data {
             DType::Q5_1 => Self::Bytes {
                 scales: scales(),
                 minimums: scales(),
-                quants: Buffer::zeroed(elements),
+                quants: arena.zeroed(elements),
             },
             DType::Q4_0 => {
-                let (minimums, mut quants) = (Buffer::zeroed(0), Buffer::zeroed(elements / 2));
+                let (minimums, mut quants) = (arena.zeroed(0), arena.zeroed(elements / 2));
                 // Padding rows hold weight 0, which is nibble 8.
                 quants.fill(NIBBLE_OFFSET as u8 * 0x11);
                 Self::Nibbles {
@@ -257,7 +267,7 @@ impl Data {
                 }
             }
             DType::Q4_1 => {
-                let quants = Buffer::zeroed(elements / 2);
+                let quants = arena.zeroed(elements / 2);
                 Self::Nibbles {
                     scales: scales(),
                     minimums: scales(),
