@@ -71,7 +71,8 @@ pub(crate) fn check(
     let first = traces.values().next()?;
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
-        agrees(trace, first, notes);
+        let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
+        agrees(trace, first, of_arm.unwrap_or(first), notes);
     }
     notes.open("run.json");
     check_order(record, traces, notes);
@@ -144,8 +145,9 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
     })
 }
 
-/// Two traces of one run share model, settings, counts and questions; only policy and repetition differ.
-fn agrees(trace: &Trace, first: &Trace, notes: &mut Notebook) {
+/// Two traces of one run share model, settings, counts and questions; only policy and repetition differ, and policy not
+/// between the traces of an arm, the first of which is `of_arm`.
+fn agrees(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
     let (begin, other) = (&trace.begin, &first.begin);
     notes.same(
         Layer::Record,
@@ -159,6 +161,7 @@ fn agrees(trace: &Trace, first: &Trace, notes: &mut Notebook) {
     let expected = Settings {
         cache: policy.cache,
         batched: policy.batched,
+        shared_attention: of_arm.begin.settings.shared_attention,
         ..other.settings.clone()
     };
     notes.same(Layer::Record, "settings", &begin.settings, &expected);

@@ -2,6 +2,8 @@
 //!
 //! Not here: matrix products (`product`), attention (`attend`), instruction sets.
 
+use std::sync::Mutex;
+
 use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::pool::{Pool, TileSize};
@@ -15,6 +17,9 @@ pub struct Cpu {
     pub(super) kernels: Kernels,
     pub(super) pool: Pool,
     pub(super) mode: Mode,
+    pub(super) share_pages: bool,
+    /// Room for the partials of attention, kept between calls.
+    pub(super) partials: Mutex<Vec<f32>>,
 }
 
 impl Cpu {
@@ -25,7 +30,18 @@ impl Cpu {
             kernels,
             pool,
             mode,
+            share_pages: false,
+            partials: Mutex::default(),
         })
+    }
+
+    /// As it is, but rows of different sequences attend a page together that both hold, if `share_pages`.
+    #[must_use]
+    pub fn sharing_pages(self, share_pages: bool) -> Self {
+        Self {
+            share_pages,
+            ..self
+        }
     }
 
     /// Numeric mode of the matrix products.

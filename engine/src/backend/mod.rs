@@ -10,6 +10,6 @@ mod cpu;
 mod product;
 mod rope;
 
-pub use attend::{AttendRow, Heads};
+pub use attend::{AttendRow, Heads, Pages};
 pub use cpu::Cpu;
 pub use rope::{Rope, RopeScaling, RopeTable};

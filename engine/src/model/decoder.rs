@@ -7,7 +7,7 @@ use super::Model;
 use super::load::Layer;
 use crate::backend::{AttendRow, Cpu, RopeTable};
 use crate::kv::{KvShape, PageId, PagePool, RowSource};
-use crate::tensor::{PAGE_POSITIONS, PageView};
+use crate::tensor::PAGE_POSITIONS;
 
 /// A position to run.
 #[derive(Clone, Copy, Debug)]
@@ -126,10 +126,6 @@ impl Model {
                 pool.write(page, slot, index, (k, v), source);
             }
         }
-        let pages: Vec<Vec<PageView<'_>>> = sequences
-            .iter()
-            .map(|pages| pages.iter().map(|page| pool.view(*page, index)).collect())
-            .collect();
         let seen: Vec<AttendRow> = rows
             .iter()
             .map(|row| AttendRow {
@@ -139,6 +135,8 @@ impl Model {
             })
             .collect();
         let mut attended = vec![0.0; q.len()]; // [n][heads][head_dim]
+        let pool = &*pool;
+        let pages = |sequence: usize, at: usize| pool.view(sequences[sequence][at], index);
         cpu.attend(&q, &seen, &pages, heads, &mut attended);
         let mut out = normed; // [n][hidden]
         cpu.matmul(&layer.attention_output, &attended, &mut out);

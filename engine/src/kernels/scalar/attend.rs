@@ -7,7 +7,7 @@ use half::f16;
 
 use super::exp::exp;
 use crate::kernels::{STRIPES, sum_stripes};
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
+use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[inline(always)]
@@ -16,11 +16,13 @@ pub(in crate::kernels) fn attend(
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    mut out: PartialsMut<'_>,
 ) {
     match page.data {
-        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_f32(&widened(k), &widened(v), queries, seen, scale, out),
+        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, &mut out),
+        PageData::F16 { k, v } => {
+            attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out)
+        }
     }
 }
 
@@ -37,10 +39,10 @@ fn attend_f32(
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    out: &mut PartialsMut<'_>,
 ) {
     let head_dim = k.len() / PAGE_POSITIONS;
-    out.reset(seen.len(), head_dim);
+    out.clear();
     for (m, (query, &seen)) in queries.chunks_exact(head_dim).zip(seen).enumerate() {
         if seen.is_empty() {
             continue;
@@ -65,14 +67,15 @@ fn attend_f32(
                 *o = weight.mul_add(value, *o);
             }
         }
-        out.max[m] = max;
+        // Plus zero: else the sign of a zero maximum would tell in which order the scores were compared.
+        out.max[m] = max + 0.0;
         out.sum[m] = sum_stripes(stripes);
     }
 }
 
 /// Adds the partial of the next page to what the pages before it gave.
 #[inline(always)]
-pub(in crate::kernels) fn merge(into: &mut Partials, page: &Partials) {
+pub(in crate::kernels) fn merge(into: PartialsMut<'_>, page: Partials<'_>) {
     let head_dim = into.out.len() / into.max.len();
     for (m, out) in into.out.chunks_exact_mut(head_dim).enumerate() {
         if page.sum[m] == 0.0 {
