@@ -97,7 +97,8 @@ fn attend(kernels: &Kernels, data: PageData<'_>, queries: &[f32], seen: &[Span])
     let head_dim = queries.len() / seen.len();
     let mut out = vec![7.0; Partials::elements(seen.len(), head_dim)];
     let partials = PartialsMut::of(&mut out, seen.len());
-    (kernels.attend)(PageView { data, len: 64 }, queries, seen, 0.125, partials);
+    let page = PageView { data, len: 64 };
+    (kernels.attend)(page, Some(page), queries, seen, 0.125, partials);
     let of = |m| {
         let own = Partials::of(&out, seen.len()).queries(m..m + 1);
         [own.max, own.sum, own.out].concat()
@@ -315,6 +316,7 @@ fn attention_over_pages_is_softmax_attention() {
                 data: PageData::F32 { k: &k, v: &v },
                 len,
             },
+            None,
             &query,
             &[Span { first: 0, end: len }],
             0.5,

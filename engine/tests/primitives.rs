@@ -106,6 +106,7 @@ impl Cached {
             };
             (kernels.attend)(
                 view,
+                None,
                 queries,
                 &spans.collect::<Vec<_>>(),
                 scale,

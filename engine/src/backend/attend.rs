@@ -277,8 +277,12 @@ impl Block<'_> {
                     self.seen.extend(std::iter::repeat_n(span, group));
                 }
                 let range = start * group..(start + together) * group;
+                let row = &self.rows[start];
+                let next = (!row.span(index + 1).is_empty())
+                    .then(|| (self.work.pages)(row.sequence, index + 1));
                 (self.work.kernels.attend)(
                     page.head(self.head, dim),
+                    next.map(|next| next.head(self.head, dim)),
                     &self.gathered[range.start * dim..range.end * dim],
                     &self.seen,
                     1.0 / (dim as f32).sqrt(),

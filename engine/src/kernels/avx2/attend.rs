@@ -5,11 +5,9 @@
 
 use std::arch::x86_64::*;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::exp::exp;
+use super::exp::exp_below_zero;
 use super::{LANES, lanes};
-use crate::kernels::sum_stripes;
 use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 2 accumulators, two registers of keys and one query fill the sixteen registers.
@@ -62,48 +60,59 @@ struct Rows<'a, T> {
 struct Page<'a, E> {
     k: &'a [E],
     v: &'a [E],
-    head_dim: usize,
+    /// Where the keys and the values begin that will be read after these.
+    next: [Option<Place>; 2],
 }
+
+/// An address to fetch from, never to read.
+type Place = *const i8;
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn attend(
     page: PageView<'_>,
+    next: Option<PageView<'_>>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
     out: PartialsMut<'_>,
 ) {
+    let next = next.map(|next| match next.data {
+        PageData::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageData::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+    });
+    let next = next.map_or([None; 2], |places| places.map(Some));
     match page.data {
-        PageData::F32 { k, v } => attend_elements((k, v), queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_elements((k, v), queries, seen, scale, out),
+        PageData::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageData::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn attend_elements<E: Element>(
-    (k, v): (&[E], &[E]),
+    mut page: Page<'_, E>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
     mut out: PartialsMut<'_>,
 ) {
-    let head_dim = k.len() / PAGE_POSITIONS;
-    let page = Page { k, v, head_dim };
+    let head_dim = page.k.len() / PAGE_POSITIONS;
     let mut first = 0;
     while first < seen.len() {
         let count = QUERIES_MAX.min(seen.len() - first);
         let range = first..first + count;
         let queries = &queries[range.start * head_dim..range.end * head_dim];
         let (seen, out) = (&seen[range.clone()], out.queries(range));
+        // 64 keys are 8 registers; sums, keys and queries together must leave some of the sixteen.
         match count {
             1 => tile::<1, 8, E>(page, queries, seen, scale, out),
             2 => tile::<2, 4, E>(page, queries, seen, scale, out),
-            3 => tile::<3, 4, E>(page, queries, seen, scale, out),
+            3 => tile::<3, 3, E>(page, queries, seen, scale, out),
             4 => tile::<4, 2, E>(page, queries, seen, scale, out),
             5 => tile::<5, 2, E>(page, queries, seen, scale, out),
             _ => tile::<QUERIES_MAX, 2, E>(page, queries, seen, scale, out),
         }
+        page.next = [None; 2]; // fetched once
         first += count;
     }
 }
@@ -116,48 +125,45 @@ fn tile<const Q: usize, const R: usize, E: Element>(
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: PartialsMut<'_>,
+    mut out: PartialsMut<'_>,
 ) {
-    let Page { k, v, head_dim } = page;
+    let head_dim = page.k.len() / PAGE_POSITIONS;
     let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
     let (from, to) = seen.iter().fold((PAGE_POSITIONS, 0), |(from, to), seen| {
         (from.min(seen.first), to.max(seen.end))
     });
+    let scores = Product {
+        x: rows(queries, head_dim),
+        y: rows(page.k, PAGE_POSITIONS),
+        steps: 0..head_dim,
+        next: page.next[0],
+    };
     let touched = from / LANES * LANES..to.next_multiple_of(LANES);
-    let (x, y) = (rows(queries, head_dim), rows(k, PAGE_POSITIONS));
-    let scores = weights.as_flattened_mut();
-    product::<Q, R, E>(x, y, 0..head_dim, touched, (scores, PAGE_POSITIONS));
-    for (q, weights) in weights.iter_mut().enumerate() {
-        (out.max[q], out.sum[q]) = softmax(weights, seen[q], scale);
-    }
+    scores.add::<Q, R>(touched.clone(), weights.as_flattened_mut(), PAGE_POSITIONS);
+    softmax(&mut weights, seen, touched, scale, &mut out);
     out.out.fill(0.0);
     // Every query sees the slots of `joint`; what is seen by some only is multiplied for them alone, in its turn: a slot
     // that a query does not see may hold anything.
     let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
     let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
     let joint = start..end.max(start);
-    let (x, y) = (
-        rows(weights.as_flattened(), PAGE_POSITIONS),
-        rows(v, head_dim),
-    );
+    let values = rows(page.v, head_dim);
     for q in 0..Q {
         let head = seen[q].first..seen[q].end.min(joint.start);
-        alone(
-            &weights[q],
-            y,
-            head,
-            &mut out.out[q * head_dim..][..head_dim],
-        );
+        let out = &mut out.out[q * head_dim..][..head_dim];
+        alone(&weights[q], values, head, out);
     }
-    product::<Q, R, E>(x, y, joint.clone(), 0..head_dim, (out.out, head_dim));
+    let sums = Product {
+        x: rows(weights.as_flattened(), PAGE_POSITIONS),
+        y: values,
+        steps: joint.clone(),
+        next: page.next[1],
+    };
+    sums.add::<Q, R>(0..head_dim, out.out, head_dim);
     for q in 0..Q {
         let tail = seen[q].first.max(joint.end)..seen[q].end;
-        alone(
-            &weights[q],
-            y,
-            tail,
-            &mut out.out[q * head_dim..][..head_dim],
-        );
+        let out = &mut out.out[q * head_dim..][..head_dim];
+        alone(&weights[q], values, tail, out);
     }
 }
 
@@ -174,147 +180,205 @@ fn alone<E: Element>(
     slots: Range<usize>,
     out: &mut [f32],
 ) {
-    if !slots.is_empty() {
-        let (columns, stride) = (0..out.len(), out.len());
-        product::<1, 8, E>(
-            rows(weights, PAGE_POSITIONS),
-            values,
-            slots,
-            columns,
-            (out, stride),
-        );
-    }
+    let sums = Product {
+        x: rows(weights, PAGE_POSITIONS),
+        y: values,
+        steps: slots,
+        next: None,
+    };
+    let head_dim = out.len();
+    sums.add::<1, 8>(0..head_dim, out, head_dim);
 }
 
-/// `out[q][c] += sum over i of steps, ascending, of x[q][i] * y[i][c]` for Q rows and some columns.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn product<const Q: usize, const R: usize, E: Element>(
-    x: Rows<'_, f32>,
-    y: Rows<'_, E>,
+/// Sums over i of `steps`, ascending, of `x[q][i] * y[i][column]`.
+struct Product<'a, E> {
+    x: Rows<'a, f32>,
+    y: Rows<'a, E>,
     steps: Range<usize>,
-    columns: Range<usize>,
-    (out, stride): (&mut [f32], usize),
-) {
-    if steps.is_empty() {
-        return;
-    }
-    assert!((Q - 1) * x.stride + steps.end <= x.data.len());
-    assert!((steps.end - 1) * y.stride + columns.end <= y.data.len());
-    assert!((Q - 1) * stride + columns.end <= out.len());
-    let mut first = columns.start;
-    while columns.end - first >= R * LANES {
-        // SAFETY: the assertions above; R registers fit before `columns.end`.
-        unsafe { strip::<Q, R, E>(x, y, steps.clone(), first, (out, stride)) };
-        first += R * LANES;
-    }
-    while columns.end - first >= LANES {
-        // SAFETY: the assertions above; one register fits before `columns.end`.
-        unsafe { strip::<Q, 1, E>(x, y, steps.clone(), first, (out, stride)) };
-        first += LANES;
-    }
-    for column in first..columns.end {
-        for q in 0..Q {
-            let out = &mut out[q * stride + column];
-            *out = steps.clone().fold(*out, |sum, i| {
-                x.data[q * x.stride + i].mul_add(y.data[i * y.stride + column].widen(), sum)
-            });
+    /// What to fetch meanwhile, as long as `y`.
+    next: Option<Place>,
+}
+
+impl<E: Element> Product<'_, E> {
+    /// Adds to `out[Q][stride]` in some columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn add<const Q: usize, const R: usize>(
+        &self,
+        columns: Range<usize>,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let Self { x, y, steps, .. } = self;
+        if steps.is_empty() {
+            return;
         }
-    }
-}
-
-/// The columns `first..first + 8 R` of [`product`], in Q x R accumulators.
-///
-/// # Safety
-/// Q rows of `x` reach `steps.end`, rows `steps` of `y` and Q rows of `out` reach the last of the columns.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn strip<const Q: usize, const R: usize, E: Element>(
-    x: Rows<'_, f32>,
-    y: Rows<'_, E>,
-    steps: Range<usize>,
-    first: usize,
-    (out, stride): (&mut [f32], usize),
-) {
-    // SAFETY: all places lie within the slices, as promised by the caller.
-    unsafe {
-        let out = out.as_mut_ptr().add(first);
-        let mut sums = [[_mm256_setzero_ps(); R]; Q];
-        for (q, sums) in sums.iter_mut().enumerate() {
-            for (r, sum) in sums.iter_mut().enumerate() {
-                *sum = _mm256_loadu_ps(out.add(q * stride + r * LANES));
+        assert!((Q - 1) * x.stride + steps.end <= x.data.len());
+        assert!((steps.end - 1) * y.stride + columns.end <= y.data.len());
+        assert!((Q - 1) * stride + columns.end <= out.len());
+        let strips = columns.len().div_ceil(R * LANES);
+        let (mut first, mut strip) = (columns.start, 0);
+        while columns.end - first >= LANES {
+            let ahead = self.ahead(strip, strips);
+            // SAFETY: the assertions above; the registers fit before `columns.end`.
+            first += unsafe {
+                match (columns.end - first) / LANES {
+                    left if left >= R => self.strip::<Q, R>(first, out, stride, ahead),
+                    left if left >= 2 => self.strip::<Q, 2>(first, out, stride, ahead),
+                    _ => self.strip::<Q, 1>(first, out, stride, ahead),
+                }
+            };
+            strip += 1;
+        }
+        for column in first..columns.end {
+            for q in 0..Q {
+                let out = &mut out[q * stride + column];
+                *out = steps.clone().fold(*out, |sum, i| {
+                    x.data[q * x.stride + i].mul_add(y.data[i * y.stride + column].widen(), sum)
+                });
             }
         }
-        let mut x_row = x.data.as_ptr().add(steps.start);
-        let mut y_row = y.data.as_ptr().add(steps.start * y.stride + first);
-        for _ in steps {
-            let wide = |q: usize| _mm256_broadcast_ss(&*x_row.add(q * x.stride));
-            let load = |r: usize| E::load(y_row.add(r * LANES));
-            // The shorter side waits in registers: 3 x 4 and 6 x 2 sums then leave just enough of them.
-            if Q < R {
-                let x: [__m256; Q] = std::array::from_fn(wide);
-                for r in 0..R {
-                    let y = load(r);
-                    for q in 0..Q {
-                        sums[q][r] = _mm256_fmadd_ps(x[q], y, sums[q][r]);
-                    }
-                    // Loading the next register sooner would leave none for one of the sums.
-                    compiler_fence(Ordering::SeqCst);
-                }
-            } else {
-                let y: [__m256; R] = std::array::from_fn(load);
-                for (q, sums) in sums.iter_mut().enumerate() {
-                    let x = wide(q);
-                    for (sum, y) in sums.iter_mut().zip(y) {
-                        *sum = _mm256_fmadd_ps(x, y, *sum);
-                    }
+    }
+
+    /// Where strip `strip` of `strips` begins to fetch and how many bytes further it fetches with each step, so that the
+    /// requests to memory are spread evenly; with nothing to fetch, something that is at hand.
+    fn ahead(&self, strip: usize, strips: usize) -> (Place, usize) {
+        let Some(next) = self.next else {
+            return (self.y.data.as_ptr().cast(), 0);
+        };
+        let bytes = size_of_val(self.y.data).div_ceil(strips * self.steps.len());
+        (next.wrapping_add(strip * self.steps.len() * bytes), bytes)
+    }
+
+    /// The columns from `first` on in Q x R accumulators; returns how many columns these are.
+    ///
+    /// # Safety
+    /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        (mut ahead, bytes): (Place, usize),
+    ) -> usize {
+        let Self { x, y, steps, .. } = self;
+        // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
+        unsafe {
+            let out = out.as_mut_ptr().add(first);
+            let mut sums = [[_mm256_setzero_ps(); R]; Q];
+            for (q, sums) in sums.iter_mut().enumerate() {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_loadu_ps(out.add(q * stride + r * LANES));
                 }
             }
-            x_row = x_row.add(1);
-            y_row = y_row.wrapping_add(y.stride); // beyond the last row it is not read
-        }
-        for (q, sums) in sums.iter().enumerate() {
-            for (r, sum) in sums.iter().enumerate() {
-                _mm256_storeu_ps(out.add(q * stride + r * LANES), *sum);
+            let mut x_place = x.data.as_ptr().add(steps.start);
+            let mut y_place = y.data.as_ptr().add(steps.start * y.stride + first);
+            for _ in steps.clone() {
+                let wide = |q: usize| _mm256_broadcast_ss(&*x_place.add(q * x.stride));
+                let load = |r: usize| E::load(y_place.add(r * LANES));
+                // The shorter side waits in registers.
+                if Q <= R {
+                    let x: [__m256; Q] = std::array::from_fn(wide);
+                    for r in 0..R {
+                        let y = load(r);
+                        for q in 0..Q {
+                            sums[q][r] = _mm256_fmadd_ps(x[q], y, sums[q][r]);
+                        }
+                    }
+                } else {
+                    let y: [__m256; R] = std::array::from_fn(load);
+                    for (q, sums) in sums.iter_mut().enumerate() {
+                        let x = wide(q);
+                        for (sum, y) in sums.iter_mut().zip(y) {
+                            *sum = _mm256_fmadd_ps(x, y, *sum);
+                        }
+                    }
+                }
+                _mm_prefetch::<_MM_HINT_T0>(ahead);
+                ahead = ahead.wrapping_add(bytes);
+                x_place = x_place.add(1);
+                y_place = y_place.wrapping_add(y.stride); // not read beyond the last row
+            }
+            for (q, sums) in sums.iter().enumerate() {
+                for (r, sum) in sums.iter().enumerate() {
+                    _mm256_storeu_ps(out.add(q * stride + r * LANES), *sum);
+                }
             }
         }
+        R * LANES
     }
 }
 
-/// Turns scores into exp(score - max) in the registers that the query sees; returns the maximum and the striped sum.
+/// Turns the scores in the slots `touched` into weights exp(score - max); gives maxima and striped sums. The queries go
+/// side by side, so that the latency of one is hidden behind the others.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn softmax(scores: &mut [f32; PAGE_POSITIONS], seen: Span, scale: f32) -> (f32, f32) {
-    if seen.is_empty() {
-        return (f32::NEG_INFINITY, 0.0);
+fn softmax<const Q: usize>(
+    scores: &mut [[f32; PAGE_POSITIONS]; Q],
+    seen: &[Span],
+    touched: Range<usize>,
+    scale: f32,
+    out: &mut PartialsMut<'_>,
+) {
+    for (scores, seen) in scores.iter_mut().zip(seen) {
+        // Beside the slots seen the weight is exp(-inf) = 0, and adding it changes no stripe.
+        scores[touched.start..seen.first.clamp(touched.start, touched.end)].fill(f32::NEG_INFINITY);
+        scores[seen.end.clamp(touched.start, touched.end)..touched.end].fill(f32::NEG_INFINITY);
     }
-    let (from, to) = (seen.first / LANES * LANES, seen.end.next_multiple_of(LANES));
-    // What stands beside the slots seen weighs exp(-inf) = 0, and adding it changes no stripe.
-    scores[from..seen.first].fill(f32::NEG_INFINITY);
-    scores[seen.end..to].fill(f32::NEG_INFINITY);
     let scale = _mm256_set1_ps(scale);
-    let registers = &mut scores.as_chunks_mut::<LANES>().0[from / LANES..to / LANES];
-    let mut max = _mm256_set1_ps(f32::NEG_INFINITY);
-    for register in registers.iter() {
-        // SAFETY: the chunk has eight elements.
-        let score = unsafe { _mm256_loadu_ps(register.as_ptr()) };
-        max = _mm256_max_ps(_mm256_mul_ps(score, scale), max);
+    let mut max = [_mm256_set1_ps(f32::NEG_INFINITY); Q];
+    for first in touched.clone().step_by(LANES) {
+        for (max, scores) in max.iter_mut().zip(&mut *scores) {
+            let place = scores[first..][..LANES].as_mut_ptr();
+            // SAFETY: the place has eight elements.
+            unsafe {
+                let score = _mm256_mul_ps(_mm256_loadu_ps(place), scale);
+                *max = _mm256_max_ps(score, *max);
+                _mm256_storeu_ps(place, score);
+            }
+        }
     }
-    let max = lanes(max)
-        .into_iter()
-        .fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
-        + 0.0;
-    let mut sum = _mm256_setzero_ps();
-    for register in registers {
-        // SAFETY: the chunk has eight elements.
-        let score = unsafe { _mm256_loadu_ps(register.as_ptr()) };
-        let below = _mm256_sub_ps(_mm256_mul_ps(score, scale), _mm256_set1_ps(max));
-        let weight = exp(below);
-        sum = _mm256_add_ps(sum, weight);
-        // SAFETY: the chunk has eight elements.
-        unsafe { _mm256_storeu_ps(register.as_mut_ptr(), weight) };
+    let max: [f32; Q] = std::array::from_fn(|q| greatest(max[q]) + 0.0);
+    let mut sum = [_mm256_setzero_ps(); Q];
+    for first in touched.step_by(LANES) {
+        for ((sum, max), scores) in sum.iter_mut().zip(max).zip(&mut *scores) {
+            let place = scores[first..][..LANES].as_mut_ptr();
+            // SAFETY: the place has eight elements.
+            unsafe {
+                let weight =
+                    exp_below_zero(_mm256_sub_ps(_mm256_loadu_ps(place), _mm256_set1_ps(max)));
+                *sum = _mm256_add_ps(*sum, weight);
+                _mm256_storeu_ps(place, weight);
+            }
+        }
     }
-    (max, sum_stripes(lanes(sum)))
+    for q in 0..Q {
+        (out.max[q], out.sum[q]) = if seen[q].is_empty() {
+            (f32::NEG_INFINITY, 0.0)
+        } else {
+            (max[q], sum_of(sum[q]))
+        };
+    }
+}
+
+/// The greatest lane; none is NaN.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn greatest(x: __m256) -> f32 {
+    let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+    let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+}
+
+/// The sum of the lanes in the order of `sum_stripes`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum_of(x: __m256) -> f32 {
+    let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+    let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
 }
 
 /// Adds the partial of the next page to what the pages before it gave, eight queries' factors at once.
@@ -338,8 +402,8 @@ fn merge_lanes(into: PartialsMut<'_>, page: Partials<'_>) {
     let (old_max, new_max) = (lane_of(into.max), lane_of(page.max));
     let max = _mm256_max_ps(new_max, old_max);
     let (old, new) = (
-        exp(_mm256_sub_ps(old_max, max)),
-        exp(_mm256_sub_ps(new_max, max)),
+        exp_below_zero(_mm256_sub_ps(old_max, max)),
+        exp_below_zero(_mm256_sub_ps(new_max, max)),
     );
     let rest = _mm256_mul_ps(old, lane_of(into.sum));
     let sum = lanes(_mm256_fmadd_ps(new, lane_of(page.sum), rest));

@@ -13,6 +13,7 @@ use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, S
 #[inline(always)]
 pub(in crate::kernels) fn attend(
     page: PageView<'_>,
+    _next: Option<PageView<'_>>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,

@@ -45,7 +45,7 @@ compiled_twice! {
     matmul_fast: matmul_fast::matmul_fast,
         (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
-        (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: PartialsMut<'_>);
+        (page: PageView<'_>, next: Option<PageView<'_>>, queries: &[f32], seen: &[Span], scale: f32, out: PartialsMut<'_>);
     merge: attend::merge, (into: PartialsMut<'_>, page: Partials<'_>);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
