@@ -243,13 +243,9 @@ impl Reader<'_> {
             &batched,
         );
         let shared = settings.cache == Cache::Shared.word();
-        notes.check(
-            Layer::Format,
-            shared || !settings.shared_attention,
-            || {
-                "settings.shared_attention is true, but nothing is shared with this cache".to_owned()
-            },
-        );
+        notes.check(Layer::Format, shared || !settings.shared_attention, || {
+            "settings.shared_attention is true, but nothing is shared with this cache".to_owned()
+        });
         notes.same(
             Layer::Format,
             "settings.mode",

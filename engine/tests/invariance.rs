@@ -115,7 +115,7 @@ fn fleet(options: &EngineOptions, prefix: usize) -> Vec<(Vec<u32>, Vec<u32>)> {
     for agent in 0..6_u64 {
         // Agents 2 and 5 share nothing; the others part at once or after some pages of their own.
         let start = if agent % 3 == 2 { &[][..] } else { &donor };
-        let own = (0..1 + 29 * agent as u32).map(|i| (i * 17 + 40 * agent as u32 + 1) % 255);
+        let own = (0..=29 * agent as u32).map(|i| (i * 17 + 40 * agent as u32 + 1) % 255);
         let ids = start.iter().copied().chain(own).collect();
         engine
             .submit(request(agent, ids, 3 + agent as usize))

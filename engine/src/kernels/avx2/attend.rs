@@ -254,6 +254,7 @@ impl<E: Element> Product<'_, E> {
     ///
     /// # Safety
     /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
+    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn strip<const Q: usize, const R: usize>(
@@ -396,34 +397,29 @@ pub(super) fn merge(mut into: PartialsMut<'_>, page: Partials<'_>) {
 /// [`merge`] of at most eight queries.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn merge_lanes(into: PartialsMut<'_>, page: Partials<'_>) {
-    let queries = into.max.len();
-    let head_dim = into.out.len() / queries;
-    let (old_max, new_max) = (lane_of(into.max), lane_of(page.max));
-    let max = _mm256_max_ps(new_max, old_max);
-    let (old, new) = (
-        exp_below_zero(_mm256_sub_ps(old_max, max)),
-        exp_below_zero(_mm256_sub_ps(new_max, max)),
-    );
-    let rest = _mm256_mul_ps(old, lane_of(into.sum));
-    let sum = lanes(_mm256_fmadd_ps(new, lane_of(page.sum), rest));
-    let (max, old, new) = (lanes(max), lanes(old), lanes(new));
-    for q in 0..queries {
-        let row = q * head_dim..(q + 1) * head_dim;
-        let (out, values) = (&mut into.out[row.clone()], &page.out[row]);
+fn merge_lanes(PartialsMut { max, sum, out }: PartialsMut<'_>, page: Partials<'_>) {
+    let head_dim = out.len() / max.len();
+    let (max_before, max_page) = (lane_of(max), lane_of(page.max));
+    let max_after = _mm256_max_ps(max_page, max_before);
+    let old = exp_below_zero(_mm256_sub_ps(max_before, max_after));
+    let new = exp_below_zero(_mm256_sub_ps(max_page, max_after));
+    let rest = _mm256_mul_ps(old, lane_of(sum));
+    let sum_after = lanes(_mm256_fmadd_ps(new, lane_of(page.sum), rest));
+    let (max_after, old, new) = (lanes(max_after), lanes(old), lanes(new));
+    let rows = out.chunks_exact_mut(head_dim);
+    for (q, (out, values)) in rows.zip(page.out.chunks_exact(head_dim)).enumerate() {
         if page.sum[q] == 0.0 {
             continue; // the query sees nothing of this page
         }
-        if into.sum[q] == 0.0 {
+        if sum[q] == 0.0 {
             // The first page with something to see is taken as it is.
-            (into.max[q], into.sum[q]) = (page.max[q], page.sum[q]);
+            (max[q], sum[q]) = (page.max[q], page.sum[q]);
             out.copy_from_slice(values);
             continue;
         }
-        (into.max[q], into.sum[q]) = (max[q], sum[q]);
-        let (old, new) = (old[q], new[q]);
+        (max[q], sum[q]) = (max_after[q], sum_after[q]);
         for (o, &value) in out.iter_mut().zip(values) {
-            *o = new.mul_add(value, old * *o);
+            *o = new[q].mul_add(value, old[q] * *o);
         }
     }
 }

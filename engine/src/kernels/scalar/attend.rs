@@ -22,7 +22,7 @@ pub(in crate::kernels) fn attend(
     match page.data {
         PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, &mut out),
         PageData::F16 { k, v } => {
-            attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out)
+            attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out);
         }
     }
 }
@@ -76,26 +76,29 @@ fn attend_f32(
 
 /// Adds the partial of the next page to what the pages before it gave.
 #[inline(always)]
-pub(in crate::kernels) fn merge(into: PartialsMut<'_>, page: Partials<'_>) {
-    let head_dim = into.out.len() / into.max.len();
-    for (m, out) in into.out.chunks_exact_mut(head_dim).enumerate() {
+pub(in crate::kernels) fn merge(
+    PartialsMut { max, sum, out }: PartialsMut<'_>,
+    page: Partials<'_>,
+) {
+    let head_dim = out.len() / max.len();
+    for (m, out) in out.chunks_exact_mut(head_dim).enumerate() {
         if page.sum[m] == 0.0 {
             continue; // the query sees nothing of this page
         }
-        if into.sum[m] == 0.0 {
+        if sum[m] == 0.0 {
             // The first page with something to see is taken as it is.
-            (into.max[m], into.sum[m]) = (page.max[m], page.sum[m]);
+            (max[m], sum[m]) = (page.max[m], page.sum[m]);
             out.copy_from_slice(&page.out[m * head_dim..][..head_dim]);
             continue;
         }
-        let max = if page.max[m] > into.max[m] {
+        let greatest = if page.max[m] > max[m] {
             page.max[m]
         } else {
-            into.max[m]
+            max[m]
         };
-        let (old, new) = (exp(into.max[m] - max), exp(page.max[m] - max));
-        into.max[m] = max;
-        into.sum[m] = new.mul_add(page.sum[m], old * into.sum[m]);
+        let (old, new) = (exp(max[m] - greatest), exp(page.max[m] - greatest));
+        max[m] = greatest;
+        sum[m] = new.mul_add(page.sum[m], old * sum[m]);
         for (o, &value) in out.iter_mut().zip(&page.out[m * head_dim..][..head_dim]) {
             *o = new.mul_add(value, old * *o);
         }
