@@ -81,7 +81,7 @@ mod tests {
         // No array of these can have fewer rows than 8 times 3.
         let rows = pairwise(&[8, 3, 3, 3, 2, 2]);
         assert_eq!(rows.len(), 24);
-        assert_eq!(rows[0], [0; 5]);
+        assert_eq!(rows[0], [0; 6]);
         assert_eq!(pairwise(&[]), Vec::<Vec<usize>>::new());
         assert_eq!(product(&[2, 3]).len(), 6);
         assert_eq!(product(&[2, 3])[4], [1, 1]);

@@ -8,7 +8,7 @@ use engine::kernels::Kernels;
 use super::subject::PROMPT_LEN;
 
 /// Names of the factors, in the order of [`Factors::labels`].
-pub(super) const NAMES: [&str; 6] = ["hit", "batch", "chunk", "threads", "kernels", "attention"];
+pub(super) const NAMES: [&str; 6] = ["hit", "batch", "chunk", "threads", "kernels", "sharing"];
 
 /// The levels of each factor, the plainest path first.
 pub(super) struct Factors {
@@ -92,9 +92,9 @@ impl Factors {
         let hits = self.hits.iter().map(|hit| hit_in_words(*hit)).collect();
         let [batches, chunks, threads] =
             [&self.batches, &self.chunks, &self.threads].map(|it| numbers(it));
-        let attention = self.shared_attention.iter();
-        let attention = attention.map(|it| attention_in_words(*it).to_owned());
-        [hits, batches, chunks, threads, kernels, attention.collect()]
+        let sharing = self.shared_attention.iter();
+        let sharing = sharing.map(|it| sharing_in_words(*it).to_owned());
+        [hits, batches, chunks, threads, kernels, sharing.collect()]
     }
 }
 
@@ -107,8 +107,8 @@ fn hit_in_words(hit: usize) -> String {
     }
 }
 
-fn attention_in_words(shared: bool) -> &'static str {
-    if shared { "shared" } else { "apart" }
+fn sharing_in_words(shared: bool) -> &'static str {
+    if shared { "shared pages" } else { "none" }
 }
 
 impl std::fmt::Display for Combination {
@@ -122,10 +122,10 @@ impl std::fmt::Display for Combination {
             shared_attention,
         } = *self;
         let hit = hit_in_words(hit);
-        let attention = attention_in_words(shared_attention);
+        let sharing = sharing_in_words(shared_attention);
         write!(
             f,
-            "hit {hit}; batch {batch}; chunk {chunk}; threads {threads}; kernels {kernels}; attention {attention}"
+            "hit {hit}; batch {batch}; chunk {chunk}; threads {threads}; kernels {kernels}; sharing {sharing}"
         )
     }
 }
