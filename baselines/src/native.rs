@@ -82,6 +82,7 @@ impl Native {
         Settings {
             cache: cache.word().to_owned(),
             batched: self.options.batched,
+            shared_attention: self.options.shared_attention,
             mode: envelope.mode.clone(),
             kernels: self.engine.kernels().to_owned(),
             threads: self.engine.threads(),
@@ -130,6 +131,7 @@ fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
             Cache::Shared => CachePolicy::Shared,
         },
         batched: arm.batched,
+        shared_attention: arm.shared_attention,
     })
 }
 
