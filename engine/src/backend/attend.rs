@@ -126,51 +126,69 @@ impl Cpu {
     }
 
     /// First the partials of every block and page by itself, then the merge of each row's and head's, pages ascending.
+    ///
+    /// A task walks some pages and in each all KV heads: what it reads lies together, in runs that memory delivers at
+    /// more than twice the rate of runs of one head.
     fn attend_apart(&self, work: &Work<'_>, out: &mut [f32]) {
-        let (group, cols) = (work.group(), work.group_cols());
+        let (group, cols, kv) = (work.group(), work.group_cols(), work.heads.kv);
         let pages_max = (0..work.blocks()).map(|block| work.walked(block).len());
         let segments = pages_max.max().unwrap_or(0).div_ceil(SEGMENT_PAGES);
         let block_queries_max = work.rows.len().min(BLOCK_ROWS) * group;
-        let page_elements = Partials::elements(block_queries_max, work.heads.head_dim);
+        let elements = Partials::elements(block_queries_max, work.heads.head_dim);
+        let page_elements = kv * elements;
         let segment_elements = SEGMENT_PAGES * page_elements;
-        let elements = work.blocks() * segments * segment_elements;
+        let row_elements = segments * segment_elements;
         let mut kept = self.partials.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < elements {
-            kept.resize(elements, 0.0);
+        let needed = work.blocks() / kv * row_elements;
+        if kept.len() < needed {
+            kept.resize(needed, 0.0);
         }
-        let partials = &mut kept[..elements]; // [blocks][segments][pages of a segment][max, sum, out]
+        let partials = &mut kept[..needed]; // [blocks of rows][segments][pages of a segment][heads][max, sum, out]
         let size = TileSize {
             rows: 1,
             cols: segment_elements,
         };
         self.pool
             .tiles(partials, segment_elements, size, |mut tile| {
-                let (block, segment) = (tile.first_row / segments, tile.first_row % segments);
-                let indexes = work.walked(block).skip(segment * SEGMENT_PAGES);
-                let mut block = work.block(block);
+                let (rows, segment) = (tile.first_row / segments, tile.first_row % segments);
+                let mut blocks: Vec<Block<'_>> =
+                    (0..kv).map(|head| work.block(rows * kv + head)).collect();
+                let indexes = work.walked(rows * kv).skip(segment * SEGMENT_PAGES);
                 for (index, out) in indexes.zip(tile.row(0).chunks_exact_mut(page_elements)) {
-                    block.attend(index, out);
+                    for (block, out) in blocks.iter_mut().zip(out.chunks_exact_mut(elements)) {
+                        block.attend(index, Next::Head, out);
+                    }
                 }
             });
         let size = TileSize { rows: 1, cols };
-        self.pool
-            .tiles(out, work.heads.kv * cols, size, |mut tile| {
-                let block = work.block_of(tile.first_row, tile.first_col / cols);
-                let first = tile.first_row % BLOCK_ROWS * group;
-                let own = first..first + group;
-                let queries = work.block_rows(block).len() * group;
-                let elements = Partials::elements(queries, work.heads.head_dim);
-                let pages = partials[block * segments * segment_elements..]
-                    .chunks_exact(page_elements)
-                    .take(work.walked(block).len());
-                let mut sums = vec![0.0; Partials::elements(group, work.heads.head_dim)];
-                for page in pages {
-                    let page = Partials::of(&page[..elements], queries).queries(own.clone());
-                    (work.kernels.merge)(PartialsMut::of(&mut sums, group), page);
-                }
-                divide(Partials::of(&sums, group), tile.row(0));
-            });
+        self.pool.tiles(out, kv * cols, size, |mut tile| {
+            let (rows, head) = (tile.first_row / BLOCK_ROWS, tile.first_col / cols);
+            let block = rows * kv + head;
+            let first = tile.first_row % BLOCK_ROWS * group;
+            let own = first..first + group;
+            let queries = work.block_rows(block).len() * group;
+            let pages = partials[rows * row_elements..]
+                .chunks_exact(page_elements)
+                .take(work.walked(block).len());
+            let mut sums = vec![0.0; Partials::elements(group, work.heads.head_dim)];
+            for page in pages {
+                let page =
+                    &page[head * elements..][..Partials::elements(queries, work.heads.head_dim)];
+                let page = Partials::of(page, queries).queries(own.clone());
+                (work.kernels.merge)(PartialsMut::of(&mut sums, group), page);
+            }
+            divide(Partials::of(&sums, group), tile.row(0));
+        });
     }
+}
+
+/// What is read after a head's page, to be fetched meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The same page of the next head, after the last head the next page of the first.
+    Head,
+    /// The next page of the same head.
+    Page,
 }
 
 impl<'a> Work<'a> {
@@ -252,7 +270,7 @@ impl Block<'_> {
         let elements = Partials::elements(queries, self.work.heads.head_dim);
         let (mut sums, mut page) = (vec![0.0; elements], vec![0.0; elements]);
         for index in self.walked.clone() {
-            self.attend(index, &mut page);
+            self.attend(index, Next::Page, &mut page);
             let page = Partials::of(&page, queries);
             (self.work.kernels.merge)(PartialsMut::of(&mut sums, queries), page);
         }
@@ -260,7 +278,7 @@ impl Block<'_> {
     }
 
     /// Begins `out` with the partials of the pages at `index`: neighbouring rows that see one page attend it together.
-    fn attend(&mut self, index: usize, out: &mut [f32]) {
+    fn attend(&mut self, index: usize, next: Next, out: &mut [f32]) {
         let (group, dim) = (self.work.group(), self.work.heads.head_dim);
         let elements = Partials::elements(self.queries(), dim);
         let mut out = PartialsMut::of(&mut out[..elements], self.queries());
@@ -278,11 +296,16 @@ impl Block<'_> {
                 }
                 let range = start * group..(start + together) * group;
                 let row = &self.rows[start];
-                let next = (!row.span(index + 1).is_empty())
-                    .then(|| (self.work.pages)(row.sequence, index + 1));
+                let next = match next {
+                    Next::Head if self.head + 1 < self.work.heads.kv => (index, self.head + 1),
+                    Next::Head => (index + 1, 0),
+                    Next::Page => (index + 1, self.head),
+                };
+                let next = (!row.span(next.0).is_empty())
+                    .then(|| (self.work.pages)(row.sequence, next.0).head(next.1, dim));
                 (self.work.kernels.attend)(
                     page.head(self.head, dim),
-                    next.map(|next| next.head(self.head, dim)),
+                    next,
                     &self.gathered[range.start * dim..range.end * dim],
                     &self.seen,
                     1.0 / (dim as f32).sqrt(),
