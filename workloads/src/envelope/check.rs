@@ -5,8 +5,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, Envelope};
-use crate::{Error, arm};
+use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, Workload};
+use crate::Error;
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
 const AGENTS: RangeInclusive<usize> = 1..=1024;
@@ -30,14 +30,15 @@ const KV_PAGES: RangeInclusive<usize> = 1..=1 << 20;
 const NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
 /// A value that is not allowed, before it is known where it stands.
-pub(super) struct Refusal {
+#[derive(Debug)]
+pub struct Refusal {
     field: &'static str,
     value: String,
     wanted: String,
 }
 
 impl Refusal {
-    fn new(field: &'static str, value: impl Display, wanted: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &'static str, value: impl Display, wanted: impl Into<String>) -> Self {
         Self {
             field,
             value: value.to_string(),
@@ -75,8 +76,8 @@ impl Refusal {
 }
 
 /// Checks every field once, in the order of the file.
-pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
-    let Envelope { workload, run, .. } = envelope;
+pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal> {
+    let EnvelopeOf { workload, run, .. } = envelope;
     word("schema", &envelope.schema, &[ENVELOPE_SCHEMA])?;
     name(&envelope.name)?;
     if envelope.model.is_empty() {
@@ -87,17 +88,8 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
         ));
     }
     word("mode", &envelope.mode, &["exact", "fast"])?;
-    word("workload.kind", &workload.kind, &["session"])?;
-    within("workload.agents", workload.agents, &AGENTS)?;
-    within("workload.turns", workload.turns, &TURNS)?;
-    within("workload.prefix", workload.prefix, &PREFIX)?;
-    within("workload.decode", workload.decode, &DECODE)?;
-    within("workload.result", workload.result, &RESULT)?;
-    if workload.workers != 1 {
-        let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
-        return Err(Refusal::new("workload.workers", workload.workers, wanted));
-    }
-    arms(&run.arms)?;
+    workload.check(&run.arms)?;
+    arms(&run.arms, &W::arm_names())?;
     within("run.reps", run.reps, &REPS)?;
     for (arm, reps) in &run.arm_reps {
         if !run.arms.contains(arm) {
@@ -120,7 +112,22 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
     word("evidence.prompts", &envelope.evidence.prompts, &["ids"])
 }
 
-fn within(
+/// Checks a session.
+pub(super) fn session(workload: &Workload) -> Result<(), Refusal> {
+    word("workload.kind", &workload.kind, &["session", "engine"])?;
+    within("workload.agents", workload.agents, &AGENTS)?;
+    within("workload.turns", workload.turns, &TURNS)?;
+    within("workload.prefix", workload.prefix, &PREFIX)?;
+    within("workload.decode", workload.decode, &DECODE)?;
+    within("workload.result", workload.result, &RESULT)?;
+    if workload.workers != 1 {
+        let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
+        return Err(Refusal::new("workload.workers", workload.workers, wanted));
+    }
+    Ok(())
+}
+
+pub(crate) fn within(
     field: &'static str,
     value: usize,
     allowed: &RangeInclusive<usize>,
@@ -135,7 +142,7 @@ fn within(
     ))
 }
 
-fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusal> {
+pub(crate) fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusal> {
     if allowed.contains(&value) {
         return Ok(());
     }
@@ -147,16 +154,22 @@ fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusa
 }
 
 fn name(name: &str) -> Result<(), Refusal> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    named("name", name)
+}
+
+/// A name that may stand in a file name.
+pub(crate) fn named(field: &'static str, name: &str) -> Result<(), Refusal> {
+    let plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+    };
     if NAME_BYTES.contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
         return Ok(());
     }
-    let wanted = "up to 64 lower-case letters, digits and dashes, no dash first";
-    Err(Refusal::new("name", format!("{name:?}"), wanted))
+    let wanted = "up to 64 lower-case letters, digits, dashes and underscores, no dash first";
+    Err(Refusal::new(field, format!("{name:?}"), wanted))
 }
 
-fn arms(arms: &[String]) -> Result<(), Refusal> {
-    let known = arm::names();
+fn arms(arms: &[String], known: &[&str]) -> Result<(), Refusal> {
     for (place, arm) in arms.iter().enumerate() {
         if !known.contains(&arm.as_str()) {
             let wanted = format!("names out of {}", known.join(", "));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::{Answer, Reading};
+use super::read::Reading;
 use crate::envelope::ResolvedEnvelope;
 use crate::record::{ArmRecord, Divergence, IdentityRecord, RatioRecord};
 use crate::statistics::{Interval, bootstrap, median, round6, verdict as judge};
@@ -50,10 +50,11 @@ pub(super) fn identity(
 fn divergence(first: &Reading, other: &Reading) -> Option<Divergence> {
     other.answers.iter().find_map(|(&(agent, turn), answer)| {
         let position = match first.answers.get(&(agent, turn)) {
-            Some(expected) => difference(expected, answer)?,
+            Some(expected) => expected.difference(answer)?,
             None => Some(0),
         };
         Some(Divergence {
+            cell: None,
             arm: other.arm.clone(),
             rep: other.rep,
             agent,
@@ -61,21 +62,6 @@ fn divergence(first: &Reading, other: &Reading) -> Option<Divergence> {
             position,
         })
     })
-}
-
-/// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.
-#[allow(clippy::option_option)] // the record's own null is a value here
-fn difference(expected: &Answer, answer: &Answer) -> Option<Option<usize>> {
-    if expected.ids != answer.ids {
-        let same = expected
-            .ids
-            .iter()
-            .zip(&answer.ids)
-            .take_while(|(a, b)| a == b)
-            .count();
-        return Some(Some(same));
-    }
-    (expected.logits_sha256 != answer.logits_sha256).then_some(None)
 }
 
 /// Every rung whose two arms completed.
