@@ -21,7 +21,8 @@ pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Ide
     }
 }
 
-fn divergence(first: &Trace, other: &Trace) -> Option<Divergence> {
+/// Where `other` first answers differently.
+pub(crate) fn divergence(first: &Trace, other: &Trace) -> Option<Divergence> {
     other.outputs.iter().find_map(|(place, output)| {
         let position = match first.outputs.get(place) {
             Some(reference) if reference == output => return None,
@@ -30,6 +31,7 @@ fn divergence(first: &Trace, other: &Trace) -> Option<Divergence> {
         };
         let (arm, rep) = (other.begin.arm.clone(), other.begin.rep);
         Some(Divergence {
+            cell: other.begin.cell.clone(),
             arm,
             rep,
             agent: place.0,

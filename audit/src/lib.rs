@@ -4,14 +4,19 @@
 //! It follows `FORMAT.md` and nothing else: no code is shared with the crates that write the evidence, so that a bug
 //! in their arithmetic cannot hide in ours. Not here: running a model, fetching anything, or repairing what is broken.
 
+mod cell;
+mod cells;
 mod chain;
+mod demands;
 mod envelope;
+mod external;
 mod figures;
 mod format;
 mod hash;
 mod identity;
 mod index;
 mod line;
+mod needs;
 mod notebook;
 mod oracle;
 mod ratios;
