@@ -238,7 +238,10 @@ impl Run<'_> {
         arms.sort_unstable();
         for cell in self.found["cells"].as_array().into_iter().flatten() {
             let named = figures::keys(&cell["arms"]);
-            let what = format!("arms of cell {}", quote(&cell["name"]));
+            let what = format!(
+                "arms of cell {}",
+                quote(cell["name"].as_str().unwrap_or_default())
+            );
             notes.same(Layer::Record, &what, &named, &arms);
         }
     }

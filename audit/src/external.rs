@@ -244,7 +244,7 @@ fn measurement(cell: &Cell, output: &str) -> Result<(u64, u64), String> {
         if answer[field].as_u64() != Some(value) {
             return Err(format!(
                 "{field} is {}, asked was {value}",
-                quote(&answer[field])
+                quote(&answer[field].to_string())
             ));
         }
     }

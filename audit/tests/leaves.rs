@@ -7,7 +7,7 @@ mod fixture;
 
 use audit::audit_run;
 use fixture::{Fixture, leaves, lie};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Fields of run.json that rest on the writer's word.
 const ASSERTED: [&str; 5] = [
