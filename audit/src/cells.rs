@@ -82,7 +82,7 @@ pub(crate) fn check(
         );
         return None;
     };
-    check_alike(envelope, traces, first, notes);
+    check_alike(traces, first, notes);
     notes.open("run.json");
     let names = traces.own.keys().chain(traces.external.keys());
     figures::check_order(record, names, notes);
@@ -129,35 +129,18 @@ pub(crate) fn check(
 }
 
 /// All traces are of one model; ours have one setting, and of one cell one question.
-fn check_alike(
-    envelope: &Envelope<EngineWork>,
-    traces: &CellTraces,
-    first: &Trace,
-    notes: &mut Notebook,
-) {
-    for cell in &envelope.workload.cells {
-        let of_cell = |trace: &&Trace| trace.begin.cell.as_deref() == Some(cell.name.as_str());
-        let Some(reference) = traces.own.values().find(of_cell) else {
-            continue;
-        };
-        for (name, trace) in traces.own.iter().filter(|(_, trace)| of_cell(trace)) {
-            notes.open(&format!("trace/{name}.jsonl"));
-            figures::agrees(trace, reference, notes);
-        }
-    }
-    let own = traces.own.iter().map(|(name, trace)| {
-        let (model, settings) = (&trace.begin.model_sha256, Some(&trace.begin.settings));
-        (name, model, settings)
-    });
-    let external = traces.external.iter();
-    let external = external.map(|(name, trace)| (name, &trace.model_sha256, None));
-    for (name, model, settings) in own.chain(external) {
+fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
+    let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
+    for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
-        let expected = &first.begin.model_sha256;
-        notes.same(Layer::Record, "model_sha256", model, expected);
-        if let Some(settings) = settings {
-            notes.same(Layer::Record, "settings", settings, &first.begin.settings);
-        }
+        figures::alike(trace, first, notes);
+        let reference = of_cell.entry(&trace.begin.cell).or_insert(trace);
+        figures::same_question(trace, reference, notes);
+    }
+    for (name, trace) in &traces.external {
+        notes.open(&format!("trace/{name}.jsonl"));
+        let (found, expected) = (&trace.model_sha256, &first.begin.model_sha256);
+        notes.same(Layer::Record, "model_sha256", found, expected);
     }
 }
 

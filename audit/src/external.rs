@@ -139,8 +139,10 @@ fn check_begin(begin: &BeginExternal, asked: &Asked<'_>, notes: &mut Notebook) {
     let cell = Some(begin.cell.as_str());
     notes.same(Layer::Format, "cell", &cell, &asked.cell);
     notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
-    let digests = [Some(&begin.model_sha256), begin.program.sha256.as_ref()];
-    for digest in digests.into_iter().flatten() {
+    let program = &begin.program;
+    let of_program = [program.sha256.as_ref(), program.libraries_sha256.as_ref()];
+    let digests = [Some(&begin.model_sha256)].into_iter().chain(of_program);
+    for digest in digests.flatten() {
         notes.check(Layer::Format, hash::is_digest(digest), || {
             format!("{} is not a SHA-256", quote(digest))
         });

@@ -71,7 +71,8 @@ pub(crate) fn check(
     let first = traces.values().next()?;
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
-        agrees(trace, first, notes);
+        alike(trace, first, notes);
+        same_question(trace, first, notes);
     }
     notes.open("run.json");
     check_order(record, traces.keys(), notes);
@@ -148,8 +149,8 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
     })
 }
 
-/// Two traces of one run share model, settings, counts and questions; only policy and repetition differ.
-pub(crate) fn agrees(trace: &Trace, first: &Trace, notes: &mut Notebook) {
+/// Two traces of one run share model and settings; only policy and repetition differ.
+pub(crate) fn alike(trace: &Trace, first: &Trace, notes: &mut Notebook) {
     let (begin, other) = (&trace.begin, &first.begin);
     notes.same(
         Layer::Record,
@@ -166,6 +167,10 @@ pub(crate) fn agrees(trace: &Trace, first: &Trace, notes: &mut Notebook) {
         ..other.settings.clone()
     };
     notes.same(Layer::Record, "settings", &begin.settings, &expected);
+}
+
+/// Two traces that answer the same question were asked the same ids.
+pub(crate) fn same_question(trace: &Trace, first: &Trace, notes: &mut Notebook) {
     if trace.end.is_some() && first.end.is_some() {
         let (ours, theirs) = (&trace.inputs_sha256, &first.inputs_sha256);
         notes.same(

@@ -86,6 +86,8 @@ pub(crate) struct Program {
     pub(crate) name: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) sha256: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) libraries_sha256: Option<String>,
     #[serde(deserialize_with = "nullable", rename = "version")]
     pub(crate) _version: Option<String>,
     pub(crate) arguments: Vec<String>,

@@ -112,7 +112,7 @@ fn lies_in_the_record() -> Vec<Lie> {
     ]
 }
 
-/// Lies in the traces of the other program.
+/// Lies in the answers of the other program.
 fn lies_of_others() -> Vec<Lie> {
     vec![
         ("its time", Layer::Record, "timed_ns", |it| {
@@ -149,6 +149,12 @@ fn lies_of_others() -> Vec<Lie> {
             let one = output.as_str().unwrap().trim_matches(['[', ']']).to_owned();
             *output = json!(format!("[{one},{one}]"));
         }),
+    ]
+}
+
+/// Lies about which program was asked what, and how it ended.
+fn lies_about_others() -> Vec<Lie> {
+    vec![
         ("fewer threads", Layer::Prompt, "program.arguments", |it| {
             external(it, "prompt", "begin_external")["program"]["arguments"][3] = json!("1");
         }),
@@ -256,7 +262,8 @@ fn lies_of_ours() -> Vec<Lie> {
 
 #[test]
 fn every_lie_is_caught_by_the_layer_that_must_catch_it() {
-    let lies = [lies_in_the_record(), lies_of_others(), lies_of_ours()].concat();
+    let others = [lies_of_others(), lies_about_others()].concat();
+    let lies = [lies_in_the_record(), others, lies_of_ours()].concat();
     for (name, layer, word, tell) in lies {
         let mut forged = run();
         tell(&mut forged);
@@ -341,4 +348,43 @@ fn a_divergence_withholds_the_ratios_of_its_cell_and_exits_1() {
     }
     let report = audited(&forged);
     assert_eq!(report.exit_code(), 1, "{}", report.render());
+}
+
+/// Audits the run with every leaf below `pointer`s in turn set to values at the edges; only a panic fails.
+fn survives(place: fn(&mut Fixture) -> &mut Value, wanted: fn(&str) -> bool) -> usize {
+    let mut pointers = Vec::new();
+    leaves(place(&mut run()), "", &mut pointers);
+    pointers.retain(|pointer| wanted(pointer));
+    for pointer in &pointers {
+        for edge in [
+            json!(0),
+            json!(1 << 20),
+            json!(u64::MAX),
+            json!(1e308),
+            json!(""),
+            Value::Null,
+        ] {
+            let mut forged = run();
+            *place(&mut forged).pointer_mut(pointer).unwrap() = edge;
+            forged.redeclare();
+            assert!([0, 1, 4].contains(&audited(&forged).exit_code()));
+        }
+    }
+    pointers.len()
+}
+
+#[test]
+fn no_value_at_the_edge_of_its_type_stops_the_audit() {
+    let envelope = survives(
+        |it| &mut it.envelope,
+        |pointer| pointer.starts_with("/workload"),
+    );
+    let numbers = survives(
+        |it| &mut it.record,
+        |pointer| pointer.starts_with("/model/numbers") || pointer.contains("/ceilings/"),
+    );
+    let theirs = survives(|it| external(it, "fleet", "external"), |_| true);
+    let steps = survives(|it| it.lines("fleet.fak-0", "step").remove(2), |_| true);
+    assert_eq!((envelope, numbers), (15, 12));
+    assert!(theirs > 2 && steps > 3);
 }

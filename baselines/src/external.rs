@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use workloads::cells::external::{Bench, arguments, measurement};
-use workloads::trace::{Body, Program, TRACE_SCHEMA, hex};
+use workloads::trace::{Body, Program, TRACE_SCHEMA, hex, sha256_hex};
 
 use crate::native::open_model;
 use crate::recorder::Recorder;
@@ -76,6 +76,7 @@ impl Asked {
             program: Program {
                 name: self.bench.name().to_owned(),
                 sha256: path.and_then(|path| file_sha256(path).ok()),
+                libraries_sha256: path.and_then(|path| libraries_sha256(path).ok().flatten()),
                 version: path.and_then(|path| version(path, clock)),
                 arguments: self.arguments.clone(),
             },
@@ -223,6 +224,21 @@ fn quoted(text: &str) -> String {
     } else {
         format!("{text:?}")
     }
+}
+
+/// One digest over the shared libraries in the program's directory: a launcher alone says little of what runs.
+fn libraries_sha256(program: &Path) -> std::io::Result<Option<String>> {
+    let directory = program.parent().unwrap_or(Path::new("."));
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        let name = name.to_string_lossy();
+        if entry.is_file() && (name.contains(".so") || name.ends_with(".dylib")) {
+            lines.push(format!("{name} {}\n", file_sha256(&entry)?));
+        }
+    }
+    lines.sort_unstable();
+    Ok((!lines.is_empty()).then(|| sha256_hex(lines.concat().as_bytes())))
 }
 
 fn file_sha256(path: &Path) -> std::io::Result<String> {

@@ -101,7 +101,7 @@ impl Declared {
 pub struct EnvelopeOf<W> {
     /// [`ENVELOPE_SCHEMA`].
     pub schema: String,
-    /// Lower-case letters, digits and dashes: it names directories.
+    /// Lower-case letters, digits, dashes and underscores: it names directories.
     pub name: String,
     /// What a run of it answers, as one sentence.
     pub question: String,

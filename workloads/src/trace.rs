@@ -54,6 +54,8 @@ pub struct Program {
     pub name: String,
     /// SHA-256 of its file; none if there is none.
     pub sha256: Option<String>,
+    /// SHA-256 over the shared libraries beside it, which do its work: lines `name sha256`, sorted; none without any.
+    pub libraries_sha256: Option<String>,
     /// What it says its version is.
     pub version: Option<String>,
     /// Its arguments, exactly. It runs where the model is, so no path stands in them.

@@ -50,7 +50,7 @@ pub struct CellWorkload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Lower-case letters, digits and dashes: it names trace files.
+    /// Lower-case letters, digits, dashes and underscores: it names trace files.
     pub name: String,
     /// New positions per agent.
     #[serde(default)]

@@ -219,6 +219,7 @@ fn begin_of(begin: &Body, job: &CellJob, model: &Located) -> Option<Body> {
             program: Program {
                 name: Bench::of(&job.cell).name().to_owned(),
                 sha256: None,
+                libraries_sha256: None,
                 version: None,
                 arguments: external::arguments(
                     &job.cell,
