@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::envelope::{Work, check_positive};
+use crate::envelope::{Plan, Work, check_positive};
 use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::trace::Counters;
@@ -52,7 +52,10 @@ impl Work for EngineWork {
         matches!(arm, "fak" | "fak-unshared") || flash_attention(arm).is_some()
     }
 
-    fn check(&self, notes: &mut Notebook) {
+    fn check(&self, run: &Plan, notes: &mut Notebook) {
+        notes.check(Layer::Format, run.arm_turns.is_empty(), || {
+            "run.arm_turns: cells have no turns to play fewer of".to_owned()
+        });
         notes.same(Layer::Format, "workload.kind", self.kind.as_str(), "engine");
         check_positive("workload.limit_s", self.limit_s, notes);
         let count = self.cells.len();

@@ -86,6 +86,9 @@ pub(crate) fn check(
     notes.open("run.json");
     let names = traces.own.keys().chain(traces.external.keys());
     figures::check_order(record, names, notes);
+    if let Some(ceilings) = &record.machine.ceilings {
+        ceilings.check(notes);
+    }
     notes.check(Layer::Record, !record.sittings.is_empty(), || {
         "sittings is empty".to_owned()
     });
@@ -135,7 +138,7 @@ fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
         notes.open(&format!("trace/{name}.jsonl"));
         figures::alike(trace, first, notes);
         let reference = of_cell.entry(&trace.begin.cell).or_insert(trace);
-        figures::same_question(trace, reference, notes);
+        figures::asks_alike(trace, Some(reference), notes);
     }
     for (name, trace) in &traces.external {
         notes.open(&format!("trace/{name}.jsonl"));
@@ -354,8 +357,8 @@ impl Run<'_> {
             let of_cell = trace.begin.cell.as_deref() == Some(cell.name.as_str());
             (of_cell && self.completed(cell, &trace.begin.arm)).then_some(trace)
         });
-        let first = runs.next()?;
-        runs.find_map(|other| identity::divergence(first, other))
+        let mut references = BTreeMap::new();
+        runs.find_map(|trace| identity::divergence(trace, &mut references))
     }
 
     fn identity(&self, order: &[String]) -> Identity {

@@ -11,7 +11,7 @@ use crate::trace::Counters;
 
 /// The demands of one workload on one trace.
 pub(crate) enum Demands<'a> {
-    Session(Session<'a>),
+    Session(Session),
     Cell(CellDemands<'a>),
 }
 

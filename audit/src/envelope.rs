@@ -19,8 +19,8 @@ const MAX_REPS: u64 = 1_000;
 pub(crate) trait Work: DeserializeOwned {
     /// Whether an arm of this kind has this name.
     fn knows_arm(arm: &str) -> bool;
-    /// Checks the `workload` table alone.
-    fn check(&self, notes: &mut Notebook);
+    /// Checks the `workload` table, and what `run` says of it.
+    fn check(&self, run: &Plan, notes: &mut Notebook);
 }
 
 /// The declared question.
@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     reps: u64,
     #[serde(deserialize_with = "keyed")]
     pub(crate) arm_reps: BTreeMap<String, u64>,
+    #[serde(default, deserialize_with = "keyed")]
+    pub(crate) arm_turns: BTreeMap<String, u64>,
     pub(crate) threads: u64,
     pub(crate) kernels: String,
     pub(crate) chunk_tokens: u64,
@@ -110,7 +112,7 @@ impl Work for Workload {
         oracle::LADDER.contains(&arm)
     }
 
-    fn check(&self, notes: &mut Notebook) {
+    fn check(&self, run: &Plan, notes: &mut Notebook) {
         notes.same(
             Layer::Format,
             "workload.kind",
@@ -131,6 +133,22 @@ impl Work for Workload {
             oracle::logical_tokens(self).is_some(),
             || "workload asks for more tokens than 64 bits count".to_owned(),
         );
+        self.check_turns(run, notes);
+    }
+}
+
+impl Workload {
+    /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
+    fn check_turns(&self, run: &Plan, notes: &mut Notebook) {
+        for (arm, turns) in &run.arm_turns {
+            let fewer = (1..self.turns).contains(turns);
+            notes.check(Layer::Format, fewer && run.arms.contains(arm), || {
+                format!(
+                    "run.arm_turns.{arm} is {turns}, expected an arm of the run and fewer than {} turns",
+                    self.turns
+                )
+            });
+        }
     }
 }
 
@@ -151,7 +169,7 @@ impl<W: Work> Envelope<W> {
             self.schema.as_str(),
             "fak.envelope/1",
         );
-        self.workload.check(notes);
+        self.workload.check(run, notes);
         notes.same(
             Layer::Format,
             "evidence.prompts",
@@ -177,5 +195,23 @@ impl<W: Work> Envelope<W> {
             .arms
             .iter()
             .flat_map(move |arm| (0..reps(arm)).map(|rep| (arm.as_str(), rep)))
+    }
+}
+
+impl Envelope {
+    /// The workload as `arm` plays it: its first turns only, where the envelope gives it fewer.
+    pub(crate) fn workload_of(&self, arm: &str) -> Workload {
+        let mut workload = self.workload.clone();
+        if let Some(turns) = self.run.arm_turns.get(arm) {
+            workload.turns = *turns;
+        }
+        workload
+    }
+
+    /// Requests of the arm that makes most.
+    pub(crate) fn requests(&self) -> u64 {
+        let turns = self.run.arms.iter().map(|arm| self.workload_of(arm).turns);
+        let most = turns.max().unwrap_or(0);
+        self.workload.agents.saturating_mul(most)
     }
 }

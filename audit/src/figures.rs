@@ -42,6 +42,21 @@ impl<'a> Arms<'a> {
         (!ends.is_empty()).then_some(ends)
     }
 
+    /// Turns this arm plays.
+    pub(crate) fn turns(&self, arm: &str) -> u64 {
+        self.envelope.workload_of(arm).turns
+    }
+
+    /// Client-supplied positions this arm computed in its first `turns` turns; equal in all repetitions, or a finding.
+    pub(crate) fn computed(&self, arm: &str, turns: u64) -> Option<u64> {
+        let by_turn = self.traces(arm).next()?.computed.range(..turns);
+        Some(
+            by_turn
+                .map(|(_, computed)| *computed)
+                .fold(0, u64::saturating_add),
+        )
+    }
+
     /// The arms that completed, in declared order.
     pub(crate) fn completed(&self) -> impl Iterator<Item = &'a str> {
         self.envelope
@@ -69,10 +84,12 @@ pub(crate) fn check(
     notes: &mut Notebook,
 ) -> Option<Identity> {
     let first = traces.values().next()?;
+    let ended = traces.values().filter(|trace| trace.end.is_some());
+    let longest = ended.max_by_key(|trace| trace.inputs_sha256.len());
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
         alike(trace, first, notes);
-        same_question(trace, first, notes);
+        asks_alike(trace, longest, notes);
     }
     notes.open("run.json");
     check_order(record, traces.keys(), notes);
@@ -84,12 +101,11 @@ pub(crate) fn check(
     notes.check(Layer::Record, has_sitting, || {
         "sittings is empty".to_owned()
     });
+    if let Some(ceilings) = &record.machine.ceilings {
+        ceilings.check(notes);
+    }
     let arms = Arms { envelope, traces };
-    let requests = envelope
-        .workload
-        .agents
-        .saturating_mul(envelope.workload.turns);
-    let identity = identity::recompute(&arms, &record.order, requests);
+    let identity = identity::recompute(&arms, &record.order, envelope.requests());
     let ratios = ratios::recompute(&arms, &identity, &record.ratios);
     let mut expected = run_figures(&arms, first, notes);
     expected["envelope_sha256"] = json!(envelope_sha256);
@@ -169,16 +185,15 @@ pub(crate) fn alike(trace: &Trace, first: &Trace, notes: &mut Notebook) {
     notes.same(Layer::Record, "settings", &begin.settings, &expected);
 }
 
-/// Two traces that answer the same question were asked the same ids.
-pub(crate) fn same_question(trace: &Trace, first: &Trace, notes: &mut Notebook) {
-    if trace.end.is_some() && first.end.is_some() {
-        let (ours, theirs) = (&trace.inputs_sha256, &first.inputs_sha256);
-        notes.same(
-            Layer::Prompt,
-            "the hash of all client-supplied ids",
-            ours,
-            theirs,
-        );
+/// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.
+pub(crate) fn asks_alike(trace: &Trace, longest: Option<&Trace>, notes: &mut Notebook) {
+    let Some(longest) = longest.filter(|_| trace.end.is_some()) else {
+        return;
+    };
+    for (turn, ours) in &trace.inputs_sha256 {
+        let what = format!("the hash of all client-supplied ids of turn {turn}");
+        let theirs = longest.inputs_sha256.get(turn);
+        notes.same(Layer::Prompt, &what, &Some(ours), &theirs);
     }
 }
 
@@ -229,7 +244,7 @@ fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
         "cache": policy.map(|(cache, _)| cache.word()),
         "batched": policy.map(|(_, batched)| batched),
         "oracle_prefill_tokens":
-            policy.and_then(|(cache, _)| cache.prefill_tokens(&arms.envelope.workload)),
+            policy.and_then(|(cache, _)| cache.prefill_tokens(&arms.envelope.workload_of(arm))),
         "samples": ended.map(stated).collect::<Vec<_>>(),
     });
     let totals = match (arms.ends(arm), arms.traces(arm).next()) {

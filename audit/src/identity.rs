@@ -2,16 +2,19 @@
 //!
 //! Not here: whether a model would really answer so; that takes a replay.
 
+use std::collections::BTreeMap;
+
 use crate::figures::Arms;
 use crate::record::{Divergence, Identity};
 use crate::trace::{Output, Trace};
 
-/// Compares every completed repetition, in the order they ran, with the first of them.
+/// Compares every answer of every completed repetition, in the order they ran, with the first to the same request.
 pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Identity {
-    let mut runs = order.iter().filter_map(|name| arms.completed_trace(name));
-    let first_divergence = runs
-        .next()
-        .and_then(|first| runs.find_map(|other| divergence(first, other)));
+    let mut references = BTreeMap::new();
+    let first_divergence = order
+        .iter()
+        .filter_map(|name| arms.completed_trace(name))
+        .find_map(|trace| divergence(trace, &mut references));
     let arms = arms.completed().map(str::to_owned).collect();
     Identity {
         equal: first_divergence.is_none(),
@@ -21,17 +24,21 @@ pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Ide
     }
 }
 
-/// Where `other` first answers differently.
-pub(crate) fn divergence(first: &Trace, other: &Trace) -> Option<Divergence> {
-    other.outputs.iter().find_map(|(place, output)| {
-        let position = match first.outputs.get(place) {
-            Some(reference) if reference == output => return None,
-            Some(reference) => position(reference, output),
-            None => Some(0),
-        };
-        let (arm, rep) = (other.begin.arm.clone(), other.begin.rep);
+/// The first answer of `trace` that is not its reference. Requests of later turns, which shorter runs before it did not
+/// make, become references themselves. That a trace holds all of its own requests is checked elsewhere (`session`).
+pub(crate) fn divergence<'a>(
+    trace: &'a Trace,
+    references: &mut BTreeMap<(u64, u64), &'a Output>,
+) -> Option<Divergence> {
+    trace.outputs.iter().find_map(|(place, output)| {
+        let reference: &Output = references.entry(*place).or_insert(output);
+        if reference == output {
+            return None;
+        }
+        let position = position(reference, output);
+        let (arm, rep) = (trace.begin.arm.clone(), trace.begin.rep);
         Some(Divergence {
-            cell: other.begin.cell.clone(),
+            cell: trace.begin.cell.clone(),
             arm,
             rep,
             agent: place.0,

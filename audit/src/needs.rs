@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::ceilings::Ceilings;
 use crate::cell::Cell;
 use crate::notebook::{Layer, Notebook};
-use crate::record::{Ceilings, Needs, Numbers};
+use crate::record::{Needs, Numbers};
 
 /// Bounds that keep every product below 2^128; far above any model there is.
 const MAX_WIDTH: u64 = 1 << 20;

@@ -22,12 +22,15 @@ const LADDER: [(&str, &str); 6] = [
 pub(crate) fn recompute(arms: &Arms<'_>, identity: &Identity, stated: &[Ratio]) -> Vec<Ratio> {
     let rows = LADDER.iter().filter_map(|(arm, denominator)| {
         let (ours, theirs) = (arms.ends(arm)?, arms.ends(denominator)?);
+        let turns = (arms.turns(arm), arms.turns(denominator));
+        let both = turns.0.min(turns.1);
+        let computed = (arms.computed(arm, both)?, arms.computed(denominator, both)?);
         let mut ratio = Ratio {
             arm: (*arm).to_owned(),
             denominator: (*denominator).to_owned(),
             label: (*denominator == "naive").then(|| "floor".to_owned()),
             pairs: ours.len().min(theirs.len()) as u64,
-            prefill_tokens: token_ratio(theirs.first()?, ours.first()?),
+            prefill_tokens: rounded(computed.1 as f64 / computed.0 as f64),
             wall: None,
             wall_low: None,
             wall_high: None,
@@ -35,6 +38,14 @@ pub(crate) fn recompute(arms: &Arms<'_>, identity: &Identity, stated: &[Ratio]) 
             verdict: None,
             withheld: None,
         };
+        if identity.equal && turns.0 != turns.1 {
+            let reason = format!(
+                "unequal turns: {arm} {}, {denominator} {}",
+                turns.0, turns.1
+            );
+            ratio.withheld = Some(reason);
+            return Some(ratio);
+        }
         if identity.equal {
             time_ratios(&mut ratio, &theirs, &ours);
         }
@@ -61,10 +72,6 @@ pub(crate) fn headline(ratios: &[Ratio]) -> Option<&str> {
         .iter()
         .find(|row| row.arm == "fused" && row.denominator == "instance-shared");
     row.and_then(|row| row.verdict.as_deref())
-}
-
-fn token_ratio(theirs: &End, ours: &End) -> f64 {
-    rounded(theirs.prefill_tokens_computed as f64 / ours.prefill_tokens_computed as f64)
 }
 
 fn time_ratios(ratio: &mut Ratio, theirs: &[&End], ours: &[&End]) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ceilings::{self, Ceilings};
 use crate::format::{keyed, nullable};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,22 +112,12 @@ pub(crate) struct Machine {
     cores: u64,
     memory_bytes: u64,
     os: String,
-    /// Only where they were measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "ceilings::present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) ceilings: Option<Ceilings>,
-}
-
-/// What the machine did at best, by number of threads, per second.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(clippy::struct_field_names)] // the names of the record
-pub(crate) struct Ceilings {
-    #[serde(deserialize_with = "keyed")]
-    pub(crate) read_bytes_per_s: BTreeMap<String, u64>,
-    #[serde(deserialize_with = "keyed")]
-    pub(crate) f32_flop_per_s: BTreeMap<String, u64>,
-    #[serde(deserialize_with = "keyed")]
-    pub(crate) int8_op_per_s: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

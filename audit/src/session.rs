@@ -11,15 +11,16 @@ use crate::oracle::{self, Cache};
 use crate::trace::Counters;
 
 /// Checks one trace against the declared session.
-pub(crate) struct Session<'a> {
-    work: &'a Workload,
+pub(crate) struct Session {
+    work: Workload,
     /// By turn: the first id of each result, and whose it was.
     first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
     texts: u64,
 }
 
-impl<'a> Session<'a> {
-    pub(crate) fn new(work: &'a Workload) -> Self {
+impl Session {
+    /// `work` is what the trace's arm plays.
+    pub(crate) fn new(work: Workload) -> Self {
         Self {
             work,
             first_ids: BTreeMap::new(),
@@ -46,7 +47,7 @@ impl<'a> Session<'a> {
         base_of: Option<(u64, u64)>,
         notes: &mut Notebook,
     ) {
-        let (work, Request { agent, turn, .. }) = (self.work, request);
+        let (work, Request { agent, turn, .. }) = (&self.work, request);
         notes.check(
             Layer::Prompt,
             *agent < work.agents && *turn < work.turns,
@@ -117,7 +118,7 @@ impl<'a> Session<'a> {
 
     /// Compares a whole trace's sums with the closed forms of its arm.
     pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
-        let work = self.work;
+        let work = &self.work;
         let rows = [
             (
                 "requests",

@@ -40,8 +40,10 @@ pub(crate) struct Trace {
     pub(crate) error: Option<String>,
     /// By (agent, turn).
     pub(crate) outputs: BTreeMap<(u64, u64), Output>,
-    /// Hash of all ids the client supplied: texts, then appended ids by (agent, turn).
-    pub(crate) inputs_sha256: String,
+    /// By turn: hash of all ids the client supplied, texts first and then appended ids by agent.
+    pub(crate) inputs_sha256: BTreeMap<u64, String>,
+    /// By turn: positions of client-supplied text that were computed.
+    pub(crate) computed: BTreeMap<u64, u64>,
     /// Rows and nanoseconds of the steps a cell times.
     pub(crate) timed: (u64, u64),
     /// When its last line was written.
@@ -384,8 +386,19 @@ impl Reader<'_> {
         let requests: BTreeMap<(u64, u64), Asking> = (self.requests.into_values())
             .map(|asking| ((asking.request.agent, asking.request.turn), asking))
             .collect();
-        let appended = requests.values().flat_map(|asking| &asking.request.append);
-        let inputs_sha256 = hash::of_ids(self.texts.values().flatten().chain(appended));
+        let mut inputs: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        inputs.insert(0, self.texts.into_values().flatten().collect());
+        let mut computed: BTreeMap<u64, u64> = BTreeMap::new();
+        for ((_, turn), asking) in &requests {
+            let ids = inputs.entry(*turn).or_default();
+            ids.extend_from_slice(&asking.request.append);
+            let sum = computed.entry(*turn).or_default();
+            *sum = sum.saturating_add(asking.computed);
+        }
+        let inputs_sha256 = inputs
+            .into_iter()
+            .map(|(turn, ids)| (turn, hash::of_ids(&ids)))
+            .collect();
         let finished = requests
             .into_iter()
             .filter(|(_, it)| it.stage == Stage::Finished);
@@ -408,6 +421,7 @@ impl Reader<'_> {
             inputs_sha256,
             timed: self.demands.timed(),
             last_t_ns: self.last_t_ns,
+            computed,
         })
     }
 }

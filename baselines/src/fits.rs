@@ -15,7 +15,7 @@ pub(crate) fn check(
     arm: &Arm,
     context_length: usize,
 ) -> Result<(), Error> {
-    let shape = envelope.workload.shape();
+    let shape = envelope.workload_of(arm.name).shape();
     // Limits of the envelope keep all of this far below 2^64.
     let transcript = shape.prefix + shape.turns * shape.decode + (shape.turns - 1) * shape.result;
     if transcript > context_length as u64 {

@@ -90,7 +90,7 @@ fn measure<W: Write>(
     peak_rss: &dyn Fn() -> Option<u64>,
     recorder: &mut Recorder<'_, W>,
 ) -> Result<(), Error> {
-    let workload = &job.envelope.workload;
+    let workload = &job.envelope.workload_of(&job.arm);
     let kind = workloads::arm::named(&job.arm)?;
     let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
     fits::check(&job.envelope, kind, native.model().context_length())?;

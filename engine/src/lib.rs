@@ -21,7 +21,7 @@ pub mod weights;
 pub use engine::{Counters, Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use event::{Event, FinishReason, Logprob, NullSink, Phase, Sink};
-pub use kernels::KernelChoice;
+pub use kernels::{KernelChoice, ceilings};
 pub use model::Model;
 pub use sample::{SamplingParams, StopMatcher};
 pub use schedule::{CachePolicy, Request};

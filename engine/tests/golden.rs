@@ -166,7 +166,7 @@ fn fast_agrees(prompt: &str) {
     ids.extend(&greedy[..greedy.len() - 1]);
     let (margins, expected) = (golden.f32("greedy_margin"), golden.f32("last_logits"));
     let mut bits_of_first: Option<Vec<u32>> = None;
-    for kernels in [KernelChoice::Scalar, KernelChoice::Avx2] {
+    for kernels in common::kernel_sets() {
         let options = engine::EngineOptions {
             mode: Mode::Fast,
             ..options(kernels, 2)

@@ -64,11 +64,7 @@ fn logits_and_ids(
 
 #[test]
 fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
-    let mut kernels = vec![KernelChoice::Scalar];
-    match engine::kernels::Kernels::choose(KernelChoice::Avx2) {
-        Ok(_) => kernels.push(KernelChoice::Avx2),
-        Err(_) => common::skip("this CPU has no AVX2; scalar only"),
-    }
+    let kernels = common::kernel_sets();
     let models = Model::synthetic_names().iter();
     for (model, mode) in models.flat_map(|model| [(model, Mode::Exact), (model, Mode::Fast)]) {
         let options = |kernels, threads| EngineOptions {

@@ -1,7 +1,11 @@
 //! Every kernel set against the reference, bit for bit, and the reference against arithmetic written another way.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
-use engine::kernels::{KernelChoice, Kernels, scalar};
+mod common;
+
+use std::sync::LazyLock;
+
+use engine::kernels::{Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, Span,
 };
@@ -9,15 +13,14 @@ use engine::weights::quantize::encode;
 use half::f16;
 use proptest::prelude::*;
 
-/// The sets to hold against `scalar::table()`: plain scalar always, AVX2 where the CPU has it.
-fn others() -> Vec<Kernels> {
-    let avx2 = Kernels::choose(KernelChoice::Avx2);
-    if avx2.is_err() {
-        eprintln!(
-            "SKIPPED: this CPU has no AVX2; only the plain build of the reference is compared"
-        );
-    }
-    avx2.into_iter().chain([scalar::plain_table()]).collect()
+/// The sets to hold against `scalar::table()`: plain scalar always, the others where the CPU has them.
+fn others() -> &'static [Kernels] {
+    static OTHERS: LazyLock<Vec<Kernels>> = LazyLock::new(|| {
+        let sets = common::kernel_sets().into_iter().skip(1);
+        let sets = sets.map(|choice| Kernels::choose(choice).unwrap());
+        sets.chain([scalar::plain_table()]).collect()
+    });
+    &OTHERS
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -88,7 +91,7 @@ proptest! {
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(bits(&run(&other)), bits(&expected));
+            prop_assert_eq!(bits(&run(other)), bits(&expected));
         }
         // Definition: one accumulator, columns ascending, whatever the batch.
         let mut weights = vec![0.0; cols];
@@ -103,8 +106,8 @@ proptest! {
 
     #[test]
     fn fast_matmul_equals_the_reference(
-        kind in 3..DType::ALL.len(), rows in 1..40_usize, blocks in 1..5_usize, n in 1..10_usize,
-        seed in any::<u64>(), x in values(9 * 160),
+        kind in 3..DType::ALL.len(), rows in 1..40_usize, blocks in 1..5_usize, n in 1..20_usize,
+        seed in any::<u64>(), x in values(19 * 128),
     ) {
         let dtype = DType::ALL[kind];
         let cols = blocks * 32;
@@ -119,7 +122,7 @@ proptest! {
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(bits(&run(&other)), bits(&expected));
+            prop_assert_eq!(bits(&run(other)), bits(&expected));
         }
         // Definition: per block an exact integer dot, then an fma with both scales, then one for the minimum.
         let row_bytes = blocks * dtype.block_bytes();
@@ -187,7 +190,7 @@ proptest! {
         };
         let expected = attend(&scalar::table(), keys, &page_values);
         for other in others() {
-            prop_assert_eq!(&attend(&other, keys, &page_values), &expected);
+            prop_assert_eq!(&attend(other, keys, &page_values), &expected);
         }
         // What stands outside the slots anyone sees, even NaN, changes nothing.
         let read = |slot: &usize| seen.iter().any(|span| (span.first..span.end).contains(slot));
@@ -202,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_norms_and_activations_equal_the_reference(
+    fn merging_norms_turns_and_activations_equal_the_reference(
         x in values(203), weight in values(203), len in 1..203_usize,
         partials in prop::collection::vec((values(16), 0.0_f32..64.0, 0..3_usize), 2),
     ) {
@@ -216,13 +219,15 @@ proptest! {
             (kernels.rms_norm)(&x[..len], &weight[..len], 1e-5, &mut normed);
             let mut gate = x[..len].to_vec();
             (kernels.silu_mul)(&mut gate, &weight[..len]);
+            let mut head = x[..len / 2 * 2].to_vec();
+            (kernels.rotate)(&mut head, &weight[..len / 2 * 2]);
             let mut merged = partial(&partials[0]);
             (kernels.merge)(&mut merged, &partial(&partials[1]));
-            [bits(&normed), bits(&gate), bits(&merged.max), bits(&merged.sum), bits(&merged.out)]
+            [bits(&normed), bits(&gate), bits(&head), bits(&merged.max), bits(&merged.sum), bits(&merged.out)]
         };
         let expected = run(&scalar::table());
         for other in others() {
-            prop_assert_eq!(&run(&other), &expected);
+            prop_assert_eq!(&run(other), &expected);
         }
     }
 }

@@ -6,7 +6,6 @@
 mod common;
 
 use common::{Tensors, shared};
-use engine::KernelChoice;
 use engine::kernels::{Kernels, scalar};
 use engine::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
 
@@ -16,12 +15,9 @@ const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 
 fn kernels() -> Vec<Kernels> {
-    let mut all = vec![scalar::plain_table(), scalar::table()];
-    match Kernels::choose(KernelChoice::Avx2) {
-        Ok(avx2) => all.push(avx2),
-        Err(_) => common::skip("this CPU has no AVX2; scalar only"),
-    }
-    all
+    let sets = common::kernel_sets().into_iter();
+    let sets = sets.map(|choice| Kernels::choose(choice).unwrap());
+    sets.chain([scalar::plain_table()]).collect()
 }
 
 /// golden/README.md: relative 1e-5 plus absolute 5e-6.

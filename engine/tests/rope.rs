@@ -5,6 +5,7 @@ mod common;
 
 use common::{Tensors, shared};
 use engine::backend::{Rope, RopeScaling};
+use engine::kernels::scalar;
 use engine::model::Config;
 use serde_json::{Value as Json, json};
 
@@ -61,7 +62,7 @@ fn check_table(name: &str, table: &Json, expected: &[f64]) {
         }
         // At position 0 nothing turns, so what is left of a one is the factor on the cosines.
         let mut ones = vec![1.0; 2 * expected.len()];
-        rope.table(0..1).rotate(&mut ones, 0);
+        (scalar::table().rotate)(&mut ones, rope.table(0..1).entry(0));
         let magnitude = table["attention_factor"].as_f64().unwrap() as f32;
         assert!(
             ones.iter().all(|one| (one - magnitude).abs() < 1e-6),
@@ -123,7 +124,9 @@ fn rotation_agrees_with_float64_in_both_layouts() {
                 let at = |i: usize| i / dim * dim + place(i % dim);
                 let mut row = vec![0.0; x.len()];
                 (0..x.len()).for_each(|i| row[at(i)] = x[i]);
-                table.rotate(&mut row, index);
+                for head in row.chunks_exact_mut(dim) {
+                    (scalar::table().rotate)(head, table.entry(index));
+                }
                 for (i, expected) in expected.iter().enumerate() {
                     let off = (f64::from(row[at(i)]) - expected).abs();
                     assert!(

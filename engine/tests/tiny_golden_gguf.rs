@@ -287,7 +287,7 @@ fn rounded_to_q8_0_the_logits_stay_near() {
         };
         let copy = rounded(&folder);
         let (golden, ids) = prompt(name);
-        for kernels in [KernelChoice::Scalar, KernelChoice::Avx2] {
+        for kernels in common::kernel_sets() {
             let found = logits(copy.path(), kernels, &ids);
             let error = relative_error(&found, &golden.f32("p1.logits"));
             eprintln!("{name} {kernels}: relative error in Q8_0 {error:e}");
@@ -311,7 +311,7 @@ fn a_q8_0_file_computes_what_its_rounded_weights_say() {
         quantize_gguf(&whole, &small, DType::Q8_0).unwrap();
         let (_, ids) = prompt(name);
         let copy = rounded(directory.path());
-        for kernels in [KernelChoice::Scalar, KernelChoice::Avx2] {
+        for kernels in common::kernel_sets() {
             let widened = logits(copy.path(), kernels, &ids);
             assert_eq!(
                 bits(&logits(&small, kernels, &ids)),

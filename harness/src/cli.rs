@@ -83,7 +83,7 @@ pub enum Command {
 
 Exit codes: 0 every path gave the same bits, 1 one did not")]
     Invariance(InvarianceArguments),
-    /// Facts of this machine
+    /// Facts of this machine and what it can do at best, measured
     Machine(Json),
     /// Get, check and use models
     Model {
@@ -124,7 +124,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Kernel set: the answer is the same, the time is not
-    #[arg(long, value_parser = ["auto", "scalar", "avx2"])]
+    #[arg(long, value_parser = ["auto", "scalar", "avx2", "avx512"])]
     pub kernels: Option<String>,
     /// Numeric mode
     #[arg(long, value_parser = ["exact", "fast"])]
@@ -268,7 +268,7 @@ pub struct EngineArguments {
     #[arg(long, default_value = "exact", value_parser = ["exact", "fast"])]
     pub mode: String,
     /// Kernel set
-    #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2"])]
+    #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2", "avx512"])]
     pub kernels: String,
     /// Engine threads; every core when left out
     #[arg(long, value_name = "N")]

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 use workloads::arm::ARMS;
+use workloads::envelope::ResolvedEnvelope;
 use workloads::oracle::{self, Counts, Shape};
 
 use crate::cli::SessionArguments;
@@ -52,6 +53,13 @@ pub fn words(shape: &Shape) -> String {
         shape.result,
         counted(shape.workers as usize, "worker"),
     )
+}
+
+/// The shape an envelope asks for, and which arms play less of it.
+pub fn words_of(envelope: &ResolvedEnvelope) -> String {
+    let short = envelope.run.arm_turns.iter();
+    let short = short.map(|(arm, &turns)| format!(", {arm} only {}", counted(turns, "turn")));
+    words(&envelope.workload.shape()) + &short.collect::<String>()
 }
 
 fn write_text(shape: &Shape, counts: &[Counts], out: &mut dyn Write) -> Result<(), Error> {

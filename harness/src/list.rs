@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use workloads::cells::CellWorkload;
 use workloads::envelope::{self, Declared, Kind, Overrides, ResolvedOf};
 
-use crate::describe::words;
+use crate::describe::words_of;
 use crate::error::Error;
 use crate::run::estimate::{self, Estimate};
 use crate::table::{counted, rough_duration};
@@ -65,7 +65,7 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
             Declared::Session(envelope) => {
                 let it = envelope.resolve(&none, world.cores).map_err(refused)?;
                 let estimate = estimate::session(&it, &class, world);
-                Listed::new(&it, words(&it.workload.shape()), estimate)
+                Listed::new(&it, words_of(&it), estimate)
             }
             Declared::Engine(envelope) => {
                 let it = envelope.resolve(&none, world.cores).map_err(refused)?;

@@ -14,6 +14,7 @@ use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
 pub(crate) mod check;
+mod turns;
 
 use check::Refusal;
 
@@ -21,11 +22,15 @@ use check::Refusal;
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 7] = [
+const EMBEDDED: [(&str, &str); 8] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
         include_str!("../envelopes/session-small.toml"),
+    ),
+    (
+        "session-50x5",
+        include_str!("../envelopes/session-50x5.toml"),
     ),
     (
         "engine-prefill",
@@ -47,8 +52,8 @@ const EMBEDDED: [(&str, &str); 7] = [
 pub trait Kind: Clone + Serialize + DeserializeOwned {
     /// Arms of this kind.
     fn arm_names() -> Vec<&'static str>;
-    /// Refuses what cannot be asked; `arms` are those of the run.
-    fn check(&self, arms: &[String]) -> Result<(), Refusal>;
+    /// Refuses what cannot be asked in this run.
+    fn check(&self, run: &RunAsked) -> Result<(), Refusal>;
 }
 
 /// A session envelope as written.
@@ -154,6 +159,8 @@ pub struct RunAsked {
     pub reps: usize,
     /// Repetitions of single arms, where they differ.
     pub arm_reps: BTreeMap<String, usize>,
+    /// Turns of single arms that play only the first few of the workload's.
+    pub arm_turns: BTreeMap<String, usize>,
     /// Engine threads; the machine's cores when absent.
     pub threads: Option<usize>,
     /// Kernel set.
@@ -195,6 +202,8 @@ pub struct Run {
     pub arms: Vec<String>,
     pub reps: usize,
     pub arm_reps: BTreeMap<String, usize>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arm_turns: BTreeMap<String, usize>,
     pub threads: usize,
     pub kernels: String,
     pub chunk_tokens: usize,
@@ -231,6 +240,7 @@ impl Default for RunAsked {
             arms: arm::names().into_iter().map(str::to_owned).collect(),
             reps: 5, // the fewest pairs a verdict may rest on
             arm_reps: BTreeMap::new(),
+            arm_turns: BTreeMap::new(),
             threads: None,
             kernels: "auto".to_owned(),
             chunk_tokens: 256,
@@ -288,6 +298,7 @@ impl<W: Kind> EnvelopeOf<W> {
             workload: asked.workload,
             run: Run {
                 arm_reps: run.arms.iter().map(reps_of).collect(),
+                arm_turns: run.arm_turns,
                 arms: run.arms,
                 reps: run.reps,
                 threads: run.threads.unwrap_or(default_threads),
@@ -307,6 +318,10 @@ impl Overrides {
             envelope
                 .run
                 .arm_reps
+                .retain(|arm, _| self.arms.contains(arm));
+            envelope
+                .run
+                .arm_turns
                 .retain(|arm, _| self.arms.contains(arm));
         }
         if let Some(reps) = self.reps {
@@ -359,8 +374,8 @@ impl Kind for Workload {
         arm::names()
     }
 
-    fn check(&self, _arms: &[String]) -> Result<(), Refusal> {
-        check::session(self)
+    fn check(&self, run: &RunAsked) -> Result<(), Refusal> {
+        check::session(self, run)
     }
 }
 

@@ -51,10 +51,9 @@ pub struct Summary {
 
 /// Summarises `traces`, which stand in the order their processes ran.
 pub fn summarise(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result<Summary, Error> {
-    let requests = envelope.workload.agents * envelope.workload.turns;
     let readings: Vec<Reading> = traces
         .iter()
-        .map(|trace| read::trace(trace, requests))
+        .map(|trace| read::trace(trace, envelope.requests_of(trace.arm)))
         .collect::<Result<_, _>>()?;
     let Some(first) = readings.first() else {
         return Err(Error::Trace {
@@ -76,8 +75,8 @@ pub fn summarise(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result
     for name in &envelope.run.arms {
         arms.insert(name.clone(), arm_record(envelope, name, &readings)?);
     }
-    let identity = compare::identity(envelope, &arms, &readings, requests);
-    let ratios = compare::ratios(&arms, &identity);
+    let identity = compare::identity(envelope, &arms, &readings);
+    let ratios = compare::ratios(envelope, &arms, &readings, &identity);
     Ok(Summary {
         complete: arms.values().all(|arm| arm.error.is_none()),
         model_sha256: first.model_sha256.clone(),
@@ -159,7 +158,7 @@ fn arm_record(
         provenance: "WITNESSED".to_owned(),
         cache: arm.cache.word().to_owned(),
         batched: arm.batched,
-        note: arm.note.map(str::to_owned),
+        note: note(envelope, arm),
         requests: None,
         prefill_tokens_computed: None,
         prefill_tokens_logical: None,
@@ -167,7 +166,7 @@ fn arm_record(
         decode_tokens: None,
         carried_tokens: None,
         replayed_tokens: None,
-        oracle_prefill_tokens: oracle::counts(arm, &envelope.workload.shape())?
+        oracle_prefill_tokens: oracle::counts(arm, &envelope.workload_of(name).shape())?
             .prefill_tokens_computed,
         reuse_rate: None,
         wall_ns: None,
@@ -183,6 +182,22 @@ fn arm_record(
         fill(&mut record, &counts, reading);
     }
     Ok(record)
+}
+
+/// What a reader of the arm's figures must know.
+fn note(envelope: &ResolvedEnvelope, arm: &arm::Arm) -> Option<String> {
+    let (own, all) = (
+        envelope.workload_of(arm.name).turns,
+        envelope.workload.turns,
+    );
+    let short = (own < all).then(|| format!("plays the first {own} of {all} turns"));
+    let notes: Vec<String> = arm
+        .note
+        .map(str::to_owned)
+        .into_iter()
+        .chain(short)
+        .collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// The figures of an arm whose every repetition ended well.

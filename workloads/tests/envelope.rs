@@ -285,6 +285,42 @@ fn repetitions_of_an_arm_may_differ_but_only_of_an_arm_that_runs() {
 }
 
 #[test]
+fn an_arm_may_play_fewer_turns_but_at_least_one_and_only_an_arm_that_runs() {
+    let own = "reps = 5\narm_turns = { naive = 2 }";
+    let text = smoke().replacen("reps = 5", own, 1);
+    let envelope = Envelope::parse(&text, "x").unwrap();
+    let resolved = envelope.resolve(&Overrides::default(), 1).unwrap();
+    assert_eq!(resolved.workload_of("naive").turns, 2);
+    assert_eq!(resolved.workload_of("fused"), resolved.workload);
+    assert_eq!(
+        (resolved.requests_of("naive"), resolved.requests()),
+        (6, 12)
+    );
+    for (arm, requests) in [("fused", 12), ("naive", 6)] {
+        let alone = Overrides {
+            arms: vec![arm.to_owned()],
+            ..Overrides::default()
+        };
+        assert_eq!(envelope.resolve(&alone, 1).unwrap().requests(), requests);
+    }
+    for (wrong, part) in [
+        ("naive = 0", "fewer than workload.turns, which is 4"),
+        ("naive = 4", "fewer than workload.turns, which is 4"),
+        ("mock = 2", "arms of this run only"),
+    ] {
+        let error = refusal("reps = 5", &format!("reps = 5\narm_turns = {{ {wrong} }}"));
+        assert!(error.contains(part) && error.contains(wrong), "{error}");
+    }
+}
+
+#[test]
+fn an_envelope_without_short_arms_is_written_as_before_there_were_any() {
+    let envelope = Envelope::named("smoke").unwrap();
+    let resolved = envelope.resolve(&Overrides::default(), 1).unwrap();
+    assert!(!resolved.to_json().unwrap().contains("arm_turns"));
+}
+
+#[test]
 fn the_command_line_overrides_the_file_and_is_checked_like_it() {
     let envelope = Envelope::named("smoke").unwrap();
     let overrides = Overrides {

@@ -3,7 +3,7 @@
 
 use workloads::arm::named;
 use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
-use workloads::oracle::counts;
+use workloads::oracle::{Shape, counts};
 use workloads::summary::{ArmTrace, Summary, summarise};
 use workloads::trace::{Body, Line, Settings, ids_sha256, sha256_hex};
 
@@ -50,7 +50,13 @@ fn begin(arm: &str, rep: usize) -> Body {
     }
 }
 
-fn request_and_finish(agent: usize, turn: usize) -> [Body; 2] {
+/// The lines of one request; agent 0 computes what its arm must in this turn, for all.
+fn lines_of(arm: &str, shape: Shape, agent: usize, turn: usize) -> [Body; 3] {
+    let until = |turns: usize| {
+        let turns = turns as u64;
+        let counts = counts(named(arm).unwrap(), &Shape { turns, ..shape });
+        counts.unwrap().prefill_tokens_computed as usize
+    };
     let id = format!("a{agent}-t{turn}");
     let request = Body::Request {
         id: id.clone(),
@@ -66,6 +72,17 @@ fn request_and_finish(agent: usize, turn: usize) -> [Body; 2] {
         decode_max: 2,
         ignore_eos: true,
     };
+    let prefill = Body::Prefill {
+        request: id.clone(),
+        computed: if agent == 0 {
+            until(turn + 1) - until(turn)
+        } else {
+            0
+        },
+        carried: 0,
+        replayed: 0,
+        chunks: 1,
+    };
     let finish = Body::Finish {
         request: id,
         ids: vec![agent as u32, turn as u32],
@@ -74,20 +91,22 @@ fn request_and_finish(agent: usize, turn: usize) -> [Body; 2] {
         reason: "length".to_owned(),
         logits_sha256: format!("l{agent}{turn}"),
     };
-    [request, finish]
+    [request, prefill, finish]
 }
 
 /// A trace of `smoke` that took `wall_ns`, its requests not in (agent, turn) order.
 fn fabricate(envelope: &ResolvedEnvelope, arm: &str, rep: usize, wall_ns: u64) -> Fabricated {
-    let counts = counts(named(arm).unwrap(), &envelope.workload.shape()).unwrap();
+    let workload = envelope.workload_of(arm);
+    let shape = workload.shape();
+    let counts = counts(named(arm).unwrap(), &shape).unwrap();
     let mut bodies = vec![begin(arm, rep)];
-    for turn in 0..envelope.workload.turns {
-        for agent in (0..envelope.workload.agents).rev() {
-            bodies.extend(request_and_finish(agent, turn));
+    for turn in 0..workload.turns {
+        for agent in (0..workload.agents).rev() {
+            bodies.extend(lines_of(arm, shape, agent, turn));
         }
     }
     bodies.push(Body::End {
-        requests: 12,
+        requests: envelope.requests_of(arm),
         prefill_tokens_computed: counts.prefill_tokens_computed,
         prefill_tokens_logical: counts.prefill_tokens_logical,
         prefix_tokens_hit: counts.prefix_tokens_hit,
@@ -214,6 +233,70 @@ fn a_whole_ladder_gets_its_figures_ratios_and_verdict() {
     );
 }
 
+/// The ladder in five repetitions, `naive` in its first `turns` turns.
+fn uneven(turns: usize) -> (ResolvedEnvelope, Vec<Fabricated>) {
+    let mut envelope = envelope(&[], 5);
+    envelope.run.arm_turns.insert("naive".to_owned(), turns);
+    let arms = envelope.run.arms.clone();
+    let traces = (0..5)
+        .flat_map(|rep| arms.iter().map(move |arm| (arm, rep)))
+        .map(|(arm, rep)| fabricate(&envelope, arm, rep, 1000))
+        .collect();
+    (envelope, traces)
+}
+
+#[test]
+fn arms_of_unequal_turns_compare_in_the_tokens_of_the_turns_both_play_and_not_in_time() {
+    for turns in 1..4 {
+        let (envelope, traces) = uneven(turns);
+        let summary = summary(&envelope, &traces).unwrap();
+        assert!(summary.complete && summary.identity.equal);
+        assert_eq!(summary.identity.requests, 12);
+        let naive = &summary.arms["naive"];
+        assert_eq!(naive.requests, Some(3 * turns as u64));
+        assert_eq!(
+            naive.prefill_tokens_computed,
+            Some(naive.oracle_prefill_tokens)
+        );
+        let note = format!("plays the first {turns} of 4 turns");
+        assert_eq!(naive.note.as_deref(), Some(note.as_str()));
+        let closed = |arm: &str| {
+            let shape = envelope.workload_of("naive").shape();
+            let counts = counts(named(arm).unwrap(), &shape).unwrap();
+            counts.prefill_tokens_computed as f64
+        };
+        for ratio in &summary.ratios {
+            if ratio.denominator != "naive" {
+                assert_eq!((ratio.wall, &ratio.withheld), (Some(1.0), &None));
+                continue;
+            }
+            let expected = closed("naive") / closed(&ratio.arm);
+            assert!((ratio.prefill_tokens - expected).abs() < 1e-6, "{ratio:?}");
+            let times = (ratio.wall, ratio.wall_low, ratio.wall_high, ratio.prefill);
+            assert_eq!((times, &ratio.verdict), ((None, None, None, None), &None));
+            let reason = format!("unequal turns: {} 4, naive {turns}", ratio.arm);
+            assert_eq!(ratio.withheld, Some(reason));
+        }
+        assert_eq!(summary.verdict.as_deref(), Some("PARITY"));
+    }
+}
+
+#[test]
+fn a_difference_in_a_turn_the_first_run_does_not_play_is_found() {
+    let (envelope, mut traces) = uneven(2);
+    let other = traces.iter_mut().find(|it| it.arm == "fused").unwrap();
+    finish_of(other, "a1-t3").0[0] += 1;
+    let summary = summary(&envelope, &traces).unwrap();
+    let at = summary.identity.first_divergence.unwrap();
+    assert_eq!(
+        (at.arm.as_str(), at.rep, at.agent, at.turn, at.position),
+        ("fused", 0, 1, 3, Some(0))
+    );
+    for ratio in summary.ratios {
+        assert!(ratio.withheld.unwrap().starts_with("answers differ"));
+    }
+}
+
 #[test]
 fn answers_are_hashed_in_the_order_of_agent_and_turn() {
     let (envelope, traces) = pair();
@@ -332,7 +415,7 @@ fn traces_that_are_missing_doubled_foreign_or_cut_short_are_refused() {
         (|traces| traces[3].lines.clear(), "first line is no `begin`"),
         (|traces| drop(traces[3].lines.pop()), "no `end` or `error`"),
         (
-            |traces| drop(traces[3].lines.drain(1..3)),
+            |traces| drop(traces[3].lines.drain(1..4)),
             "answers 11 of 12 requests",
         ),
         (
@@ -341,8 +424,8 @@ fn traces_that_are_missing_doubled_foreign_or_cut_short_are_refused() {
         ),
         (
             |traces| {
-                let finish = traces[3].lines[2].clone();
-                traces[3].lines.insert(3, finish);
+                let finish = traces[3].lines[3].clone();
+                traces[3].lines.insert(4, finish);
             },
             "finishes twice",
         ),

@@ -30,6 +30,7 @@ pub(super) struct Asking {
     /// How many of `ids` have KV in the cache.
     cached: usize,
     matched: u64,
+    pub(super) computed: u64,
     /// Most requests open at once while this one was.
     open_peak: u64,
     pub(super) logits_sha256: String,
@@ -106,6 +107,7 @@ impl Reader<'_> {
             ids,
             cached: 0,
             matched: 0,
+            computed: 0,
             open_peak: self.open,
             logits_sha256: String::new(),
         };
@@ -241,6 +243,7 @@ impl Reader<'_> {
             chunks,
             ..
         } = *prefill;
+        asking.computed = computed;
         let (matched, prompt_len) = (asking.matched, asking.ids.len() as u64);
         let whole = matched
             .saturating_add(computed)

@@ -2,6 +2,7 @@
 //!
 //! Not here: matrix products (`product`), attention (`attend`), instruction sets.
 
+use super::{RopeTable, Stack};
 use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::pool::{Pool, TileSize};
@@ -52,36 +53,66 @@ impl Cpu {
 
     /// Root-mean-square norm of each row of `x[n][hidden]`.
     pub fn rms_norm(&self, x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-        for (x, out) in x
-            .chunks_exact(weight.len())
-            .zip(out.chunks_exact_mut(weight.len()))
-        {
-            (self.kernels.rms_norm)(x, weight, epsilon, out);
-        }
+        let width = weight.len();
+        let size = TileSize {
+            rows: TILE_ROWS,
+            cols: width,
+        };
+        self.pool.tiles(out, width, size, |mut tile| {
+            for row in 0..tile.rows {
+                let x = &x[(tile.first_row + row) * width..][..width];
+                (self.kernels.rms_norm)(x, weight, epsilon, tile.row(row));
+            }
+        });
     }
 
-    /// `gate = silu(gate) * up`, rows of `width`.
-    pub fn silu_mul(&self, gate: &mut [f32], up: &[f32], width: usize) {
-        self.pool.tiles(
-            gate,
-            width,
-            TileSize {
-                rows: TILE_ROWS,
-                cols: width,
-            },
-            |mut tile| {
-                for row in 0..tile.rows {
-                    let from = (tile.first_row + row) * width;
-                    (self.kernels.silu_mul)(tile.row(row), &up[from..from + width]);
+    /// Finishes `projected[n][stride]`, queries, keys and values, in place; the queries go to `queries[n][heads][head_dim]`.
+    pub fn finish(&self, work: &Projection<'_>, projected: &mut [f32], queries: &mut [f32]) {
+        let stride = work.stack.stride();
+        let width = work.stack.columns(0).len();
+        let mut blocks: Vec<_> = projected
+            .chunks_mut(TILE_ROWS * stride)
+            .zip(queries.chunks_mut(TILE_ROWS * width))
+            .collect();
+        self.pool.each(&mut blocks, |block, (projected, queries)| {
+            let rows = projected.chunks_exact_mut(stride);
+            for (row, (projected, query)) in rows.zip(queries.chunks_exact_mut(width)).enumerate() {
+                self.finish_row(work, block * TILE_ROWS + row, projected);
+                query.copy_from_slice(&projected[..width]);
+            }
+        });
+    }
+
+    fn finish_row(&self, work: &Projection<'_>, index: usize, row: &mut [f32]) {
+        for (part, bias) in work.biases.into_iter().flatten().enumerate() {
+            for (x, &bias) in row[work.stack.columns(part)].iter_mut().zip(bias) {
+                *x += bias;
+            }
+        }
+        let turns = work.turns.entry(index);
+        for part in 0..2 {
+            let heads = &mut row[work.stack.columns(part)];
+            for head in heads.chunks_exact_mut(turns.len()) {
+                if let Some(norms) = work.head_norms {
+                    let raw = head.to_vec();
+                    (self.kernels.rms_norm)(&raw, &norms[part], work.epsilon, head);
                 }
-            },
-        );
-    }
-
-    /// `x += y`: the residual stream.
-    pub fn add(&self, x: &mut [f32], y: &[f32]) {
-        for (x, &y) in x.iter_mut().zip(y) {
-            *x += y;
+                (self.kernels.rotate)(head, turns);
+            }
         }
     }
+}
+
+/// What turns raw projections into queries, keys and values.
+pub struct Projection<'a> {
+    /// The matrices that gave them: queries, keys, values.
+    pub stack: &'a Stack,
+    /// Added first, of queries, keys and values.
+    pub biases: Option<&'a [Vec<f32>; 3]>,
+    /// Weights `[head_dim]` of a norm over each head of queries and keys.
+    pub head_norms: Option<&'a [Vec<f32>; 2]>,
+    /// Of these norms.
+    pub epsilon: f32,
+    /// Rotary turns of queries and keys, by row.
+    pub turns: &'a RopeTable,
 }

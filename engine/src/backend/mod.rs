@@ -11,5 +11,6 @@ mod product;
 mod rope;
 
 pub use attend::{AttendRow, Heads};
-pub use cpu::Cpu;
+pub use cpu::{Cpu, Projection};
+pub use product::{Inputs, Stack};
 pub use rope::{Rope, RopeScaling, RopeTable};

@@ -100,16 +100,17 @@ impl Rope {
 
     /// Cosines and sines for `positions`.
     pub fn table(&self, positions: impl Iterator<Item = usize>) -> RopeTable {
-        let angles = positions.flat_map(|p| self.frequencies.iter().map(move |f| p as f64 * f));
-        let turn = |angle| {
-            (
-                (libm::cos(angle) * self.magnitude) as f32,
-                (libm::sin(angle) * self.magnitude) as f32,
-            )
-        };
+        let mut turns = Vec::new();
+        for position in positions {
+            for frequency in &self.frequencies {
+                let angle = position as f64 * frequency;
+                turns.push((libm::cos(angle) * self.magnitude) as f32);
+                turns.push((libm::sin(angle) * self.magnitude) as f32);
+            }
+        }
         RopeTable {
-            half: self.frequencies.len(),
-            turns: angles.map(turn).collect(),
+            head_dim: 2 * self.frequencies.len(),
+            turns,
         }
     }
 }
@@ -145,22 +146,15 @@ fn yarn_ramp(base: f64, head_dim: usize, scaling: RopeScaling) -> (f64, f64) {
     )
 }
 
-/// Cosine and sine of every pair, `[positions][head_dim / 2]`.
+/// Cosine and sine of every pair of neighbours in a head, `[positions][head_dim / 2][2]`.
 pub struct RopeTable {
-    half: usize,
-    turns: Vec<(f32, f32)>,
+    head_dim: usize,
+    turns: Vec<f32>,
 }
 
 impl RopeTable {
-    /// Rotates each head of `row` by the table's entry `index`, pairs of neighbours.
-    pub fn rotate(&self, row: &mut [f32], index: usize) {
-        let turns = &self.turns[index * self.half..(index + 1) * self.half];
-        for head in row.chunks_exact_mut(2 * self.half) {
-            for (pair, &(cos, sin)) in head.chunks_exact_mut(2).zip(turns) {
-                let (x, y) = (pair[0], pair[1]);
-                pair[0] = x.mul_add(cos, -(y * sin));
-                pair[1] = x.mul_add(sin, y * cos);
-            }
-        }
+    /// The turns of entry `index`, `[head_dim]`.
+    pub fn entry(&self, index: usize) -> &[f32] {
+        &self.turns[index * self.head_dim..][..self.head_dim]
     }
 }

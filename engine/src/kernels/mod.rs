@@ -1,6 +1,7 @@
 //! The arithmetic, once per instruction set, behind one table of functions.
 //!
-//! `scalar` defines the answer; every other folder has the same file names and gives the same bits or does not ship.
+//! `scalar` defines the answer; every other folder gives the same bits or does not ship, and uses the same file names.
+//! `avx512` holds what it does faster; the rest of its table is AVX2's.
 //! Orders that the numeric contract fixes (audit them here): one accumulator per output with columns ascending
 //! (`matmul`); exact integer
 //! dots and one fma per block, blocks ascending (`matmul_fast`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
@@ -13,6 +14,9 @@ use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+pub mod ceilings;
 pub mod scalar;
 
 /// Lanes of the striped sums in norms and softmax.
@@ -30,6 +34,8 @@ pub type Attend = fn(PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, &
 pub type Merge = fn(into: &mut Partials, page: &Partials);
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
 pub type RmsNorm = fn(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+/// Turns pairs of neighbours of `head[head_dim]` by `turns[head_dim / 2][2]`, cosines and sines.
+pub type Rotate = fn(head: &mut [f32], turns: &[f32]);
 /// `gate = silu(gate) * up`.
 pub type SiluMul = fn(gate: &mut [f32], up: &[f32]);
 
@@ -50,6 +56,8 @@ pub struct Kernels {
     pub merge: Merge,
     /// See [`RmsNorm`].
     pub rms_norm: RmsNorm,
+    /// See [`Rotate`].
+    pub rotate: Rotate,
     /// See [`SiluMul`].
     pub silu_mul: SiluMul,
 }
@@ -64,28 +72,55 @@ pub enum KernelChoice {
     Scalar,
     /// AVX2 with FMA and F16C.
     Avx2,
+    /// AVX-512 with its byte dot products, and AVX2's kernels where they are no slower.
+    Avx512,
+}
+
+impl KernelChoice {
+    /// Every choice, the wider the later.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Scalar, Self::Avx2, Self::Avx512];
 }
 
 impl Kernels {
     /// The table for `choice` on this CPU.
     pub fn choose(choice: KernelChoice) -> Result<Self> {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c");
-            match choice {
-                KernelChoice::Auto | KernelChoice::Avx2 if avx2 => return Ok(avx2::table()),
-                KernelChoice::Avx2 => return Err(Error::KernelsUnavailable(choice.to_string())),
-                KernelChoice::Auto | KernelChoice::Scalar => {}
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        if choice == KernelChoice::Avx2 {
-            return Err(Error::KernelsUnavailable(choice.to_string()));
-        }
-        Ok(scalar::table())
+        let table = match choice {
+            KernelChoice::Auto => avx512().or_else(avx2).or_else(|| Some(scalar::table())),
+            KernelChoice::Scalar => Some(scalar::table()),
+            KernelChoice::Avx2 => avx2(),
+            KernelChoice::Avx512 => avx512(),
+        };
+        table.ok_or_else(|| Error::KernelsUnavailable(choice.to_string()))
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2() -> Option<Kernels> {
+    let detected = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    detected.then(avx2::table)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx512() -> Option<Kernels> {
+    let detected = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    // Its table holds AVX2's functions too.
+    (detected && avx2().is_some()).then(avx512::table)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx2() -> Option<Kernels> {
+    None
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx512() -> Option<Kernels> {
+    None
 }
 
 impl std::fmt::Display for KernelChoice {
@@ -94,6 +129,7 @@ impl std::fmt::Display for KernelChoice {
             Self::Auto => "auto",
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
         })
     }
 }
@@ -101,10 +137,12 @@ impl std::fmt::Display for KernelChoice {
 impl std::str::FromStr for KernelChoice {
     type Err = String;
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        [Self::Auto, Self::Scalar, Self::Avx2]
+        Self::ALL
             .into_iter()
             .find(|choice| choice.to_string() == text)
-            .ok_or_else(|| format!("kernels `{text}` are unknown; use auto, scalar or avx2"))
+            .ok_or_else(|| {
+                format!("kernels `{text}` are unknown; use auto, scalar, avx2 or avx512")
+            })
     }
 }
 

@@ -3,8 +3,9 @@
 //! Not here: references and lengths (`pool`).
 
 use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-use crate::tensor::{Buffer, KvType, PAGE_POSITIONS, PageData};
+use crate::tensor::{Arena, Buffer, KvType, PAGE_POSITIONS, PageData};
 
 /// Sizes that fix a page's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +40,10 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    pub(super) fn zeroed(shape: KvShape, element: KvType) -> Self {
+    pub(super) fn zeroed(arena: &Arena, shape: KvShape, element: KvType) -> Self {
         match element {
-            KvType::F32 => Self::F32(Buffer::zeroed(shape.page_elements())),
-            KvType::F16 => Self::F16(Buffer::zeroed(shape.page_elements())),
+            KvType::F32 => Self::F32(arena.zeroed(shape.page_elements())),
+            KvType::F16 => Self::F16(arena.zeroed(shape.page_elements())),
         }
     }
 
@@ -67,10 +68,11 @@ impl Elements {
         row: (&[f32], &[f32]),
     ) {
         match self {
-            Self::F32(data) => write(data, shape, layer, slot, row, |x| x),
-            Self::F16(data) => write(data, shape, layer, slot, row, |x| {
-                f16::from_f32(x).to_bits()
-            }),
+            Self::F32(data) => write(data, shape, layer, slot, row),
+            Self::F16(data) => {
+                let [k, v] = [row.0, row.1].map(rounded);
+                write(data, shape, layer, slot, (&k, &v));
+            }
         }
     }
 
@@ -117,24 +119,23 @@ impl Elements {
     }
 }
 
-fn write<T: Copy>(
-    data: &mut [T],
-    shape: KvShape,
-    layer: usize,
-    slot: usize,
-    (k, v): (&[f32], &[f32]),
-    round: impl Fn(f32) -> T,
-) {
+/// Bits of the nearest halves, ties to even.
+fn rounded(values: &[f32]) -> Vec<u16> {
+    let mut bits = vec![0; values.len()];
+    bits.reinterpret_cast_mut::<f16>()
+        .convert_from_f32_slice(values);
+    bits
+}
+
+fn write<T: Copy>(data: &mut [T], shape: KvShape, layer: usize, slot: usize, (k, v): (&[T], &[T])) {
     let half = shape.half_layer();
     let (keys, values) = data[2 * layer * half..][..2 * half].split_at_mut(half);
     for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
-        lanes[slot] = round(k);
+        lanes[slot] = k;
     }
     let heads = values.chunks_exact_mut(PAGE_POSITIONS * shape.head_dim);
     for (v, head) in v.chunks_exact(shape.head_dim).zip(heads) {
-        for (out, &v) in head[slot * shape.head_dim..].iter_mut().zip(v) {
-            *out = round(v);
-        }
+        head[slot * shape.head_dim..][..shape.head_dim].copy_from_slice(v);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::page::{Elements, KvShape};
 use crate::error::{Error, Result};
-use crate::tensor::{KvType, PageView};
+use crate::tensor::{Arena, KvType, PageView};
 
 /// A page of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +59,7 @@ pub struct PagePool {
     free: Vec<PageId>,
     rows: RowCounts,
     in_use_peak: usize,
+    arena: Arena,
 }
 
 impl PagePool {
@@ -73,6 +74,7 @@ impl PagePool {
             free,
             rows: RowCounts::default(),
             in_use_peak: 0,
+            arena: Arena::default(),
         }
     }
 
@@ -124,7 +126,7 @@ impl PagePool {
             (page.len, page.references, page.written) = (0, 1, RowCounts::default());
             id
         } else if self.pages.len() < self.capacity {
-            let data = Elements::zeroed(self.shape, self.element);
+            let data = Elements::zeroed(&self.arena, self.shape, self.element);
             self.pages.push(Page {
                 data,
                 len: 0,

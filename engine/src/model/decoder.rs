@@ -5,7 +5,7 @@
 
 use super::Model;
 use super::load::Layer;
-use crate::backend::{AttendRow, Cpu, RopeTable};
+use crate::backend::{AttendRow, Cpu, Projection, RopeTable};
 use crate::kv::{KvShape, PageId, PagePool, RowSource};
 use crate::tensor::{PAGE_POSITIONS, PageView};
 
@@ -42,6 +42,20 @@ struct Pass<'a> {
     rows: &'a [Row],
     /// By row.
     turns: RopeTable,
+}
+
+/// Intermediate results, used again by every layer.
+struct Scratch {
+    /// `[n][hidden]`.
+    normed: Vec<f32>,
+    /// `[n][stride]`: queries, keys and values, `[heads][head_dim]` each, side by side.
+    projected: Vec<f32>,
+    /// `[n][heads][head_dim]`.
+    queries: Vec<f32>,
+    /// `[n][heads][head_dim]`.
+    attended: Vec<f32>,
+    /// `[n][feed_forward]`.
+    gated: Vec<f32>,
 }
 
 impl Model {
@@ -84,16 +98,31 @@ impl Model {
             rows,
             turns: self.weights.rope.table(rows.iter().map(|row| row.position)),
         };
-        let mut stream = vec![0.0; rows.len() * self.config.hidden];
+        let hidden = self.config.hidden;
+        let mut stream = vec![0.0; rows.len() * hidden];
         let tokens = rows.iter().map(|row| row.token);
         cpu.embed(&self.weights.embedding, tokens, &mut stream);
         inspect(Stage::Embedded, &stream);
+        let mut scratch = self.scratch(rows.len());
         for (index, layer) in self.weights.layers.iter().enumerate() {
-            self.attention(&pass, pool, (index, layer), &mut stream);
-            self.feed_forward(cpu, layer, &mut stream);
+            self.attention(&pass, pool, (index, layer), &mut stream, &mut scratch);
+            self.feed_forward(cpu, layer, &mut stream, &mut scratch);
             inspect(Stage::Layer(index), &stream);
         }
         self.logits(cpu, rows, &stream, inspect)
+    }
+
+    fn scratch(&self, n: usize) -> Scratch {
+        let heads = self.config.heads;
+        let stride = self.weights.layers.first();
+        let stride = stride.map_or(0, |layer| layer.projections.stride());
+        Scratch {
+            normed: vec![0.0; n * self.config.hidden],
+            projected: vec![0.0; n * stride],
+            queries: vec![0.0; n * heads.query * heads.head_dim],
+            attended: vec![0.0; n * heads.query * heads.head_dim],
+            gated: vec![0.0; n * self.config.feed_forward],
+        }
     }
 
     fn attention(
@@ -102,6 +131,7 @@ impl Model {
         pool: &mut PagePool,
         (index, layer): (usize, &Layer),
         stream: &mut [f32],
+        scratch: &mut Scratch,
     ) {
         let Pass {
             cpu,
@@ -109,21 +139,16 @@ impl Model {
             rows,
             ..
         } = *pass;
-        let heads = self.config.heads;
-        let keys = heads.kv * heads.head_dim;
-        let mut normed = vec![0.0; stream.len()]; // [n][hidden]
-        let epsilon = self.config.norm_epsilon;
-        cpu.rms_norm(stream, &layer.attention_norm, epsilon, &mut normed);
-        let [q, k, v] = self.project(pass, layer, &normed);
-        for ((row, k), v) in rows
-            .iter()
-            .zip(k.chunks_exact(keys))
-            .zip(v.chunks_exact(keys))
-        {
+        self.project(pass, layer, stream, scratch);
+        let projections = &layer.projections;
+        let [keys, values] = [1, 2].map(|part| projections.columns(part));
+        let projected = scratch.projected.chunks_exact(projections.stride());
+        for (row, projected) in rows.iter().zip(projected) {
             let page = sequences[row.sequence][row.position / PAGE_POSITIONS];
             let slot = row.position % PAGE_POSITIONS;
             if let Some(source) = row.source {
-                pool.write(page, slot, index, (k, v), source);
+                let pair = (&projected[keys.clone()], &projected[values.clone()]);
+                pool.write(page, slot, index, pair, source);
             }
         }
         let pages: Vec<Vec<PageView<'_>>> = sequences
@@ -138,11 +163,10 @@ impl Model {
                 position: row.position,
             })
             .collect();
-        let mut attended = vec![0.0; q.len()]; // [n][heads][head_dim]
-        cpu.attend(&q, &seen, &pages, heads, &mut attended);
-        let mut out = normed; // [n][hidden]
-        cpu.matmul(&layer.attention_output, &attended, &mut out);
-        cpu.add(stream, &out);
+        let attended = &mut scratch.attended;
+        cpu.attend(&scratch.queries, &seen, &pages, self.config.heads, attended);
+        let inputs = cpu.inputs(attended, [&layer.attention_output]);
+        cpu.matmul_add(&layer.attention_output, &inputs, stream);
     }
 
     /// First position that a query at `position` sees: a window of W holds W keys, its own among them.
@@ -151,51 +175,31 @@ impl Model {
         window.map_or(0, |window| (position + 1).saturating_sub(window))
     }
 
-    /// Queries `[n][heads][head_dim]`, keys and values `[n][kv_heads][head_dim]`: biased, normed by head, rotated, as far
-    /// as the model does so.
-    fn project(&self, pass: &Pass<'_>, layer: &Layer, normed: &[f32]) -> [Vec<f32>; 3] {
+    /// Queries, keys and values of the normed stream: biased, normed by head, rotated, as far as the model does so.
+    fn project(&self, pass: &Pass<'_>, layer: &Layer, stream: &[f32], scratch: &mut Scratch) {
         let cpu = pass.cpu;
-        let n = pass.rows.len();
-        let mut qkv = [&layer.query, &layer.key, &layer.value].map(|matrix| {
-            let mut out = vec![0.0; n * matrix.rows()];
-            cpu.matmul(matrix, normed, &mut out);
-            out
-        });
-        for (out, bias) in qkv.iter_mut().zip(layer.biases.iter().flatten()) {
-            for row in out.chunks_exact_mut(bias.len()) {
-                cpu.add(row, bias);
-            }
-        }
-        for (out, weight) in qkv.iter_mut().zip(layer.head_norms.iter().flatten()) {
-            let raw = out.clone();
-            cpu.rms_norm(&raw, weight, self.config.norm_epsilon, out);
-        }
-        for (out, matrix) in qkv.iter_mut().zip([&layer.query, &layer.key]) {
-            for (index, row) in out.chunks_exact_mut(matrix.rows()).enumerate() {
-                pass.turns.rotate(row, index);
-            }
-        }
-        qkv
+        let epsilon = self.config.norm_epsilon;
+        cpu.rms_norm(stream, &layer.attention_norm, epsilon, &mut scratch.normed);
+        let inputs = cpu.inputs(&scratch.normed, layer.projections.parts());
+        cpu.stacked(&layer.projections, &inputs, &mut scratch.projected);
+        let finish = Projection {
+            stack: &layer.projections,
+            biases: layer.biases.as_ref(),
+            head_norms: layer.head_norms.as_ref(),
+            epsilon,
+            turns: &pass.turns,
+        };
+        cpu.finish(&finish, &mut scratch.projected, &mut scratch.queries);
     }
 
-    fn feed_forward(&self, cpu: &Cpu, layer: &Layer, stream: &mut [f32]) {
-        let width = self.config.feed_forward;
-        let n = stream.len() / self.config.hidden;
-        let mut normed = vec![0.0; stream.len()]; // [n][hidden]
-        cpu.rms_norm(
-            stream,
-            &layer.feed_forward_norm,
-            self.config.norm_epsilon,
-            &mut normed,
-        );
-        let mut gate = vec![0.0; n * width]; // [n][feed_forward]
-        let mut up = vec![0.0; n * width]; // [n][feed_forward]
-        cpu.matmul(&layer.gate, &normed, &mut gate);
-        cpu.matmul(&layer.up, &normed, &mut up);
-        cpu.silu_mul(&mut gate, &up, width);
-        let mut out = normed; // [n][hidden]
-        cpu.matmul(&layer.down, &gate, &mut out);
-        cpu.add(stream, &out);
+    fn feed_forward(&self, cpu: &Cpu, layer: &Layer, stream: &mut [f32], scratch: &mut Scratch) {
+        let Scratch { normed, gated, .. } = scratch;
+        let epsilon = self.config.norm_epsilon;
+        cpu.rms_norm(stream, &layer.feed_forward_norm, epsilon, normed);
+        let inputs = cpu.inputs(normed, [&layer.gate, &layer.up]);
+        cpu.gate_up(&layer.gate, &layer.up, &inputs, gated);
+        let inputs = cpu.inputs(gated, [&layer.down]);
+        cpu.matmul_add(&layer.down, &inputs, stream);
     }
 
     fn logits(
@@ -221,14 +225,9 @@ impl Model {
         );
         inspect(Stage::Normed, &normed);
         let mut logits = vec![0.0; wanted.len() / hidden * self.config.vocab];
-        cpu.matmul(
-            self.weights
-                .output
-                .as_ref()
-                .unwrap_or(&self.weights.embedding),
-            &normed,
-            &mut logits,
-        );
+        let head = self.weights.output.as_ref();
+        let head = head.unwrap_or(&self.weights.embedding);
+        cpu.matmul(head, &cpu.inputs(&normed, [head]), &mut logits);
         logits
     }
 }

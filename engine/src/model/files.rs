@@ -8,9 +8,11 @@ use std::path::Path;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
+use super::load::{Weights, joined};
 use super::{Config, Model, hex};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
+use crate::weights::TensorSource;
 use crate::weights::file::ModelFile;
 use crate::weights::gguf::Gguf;
 use crate::weights::hub::Hub;
@@ -37,9 +39,13 @@ impl Model {
     pub fn open_gguf(path: &Path) -> Result<Self> {
         let gguf = Gguf::open(path)?;
         let config = Config::from_gguf(&gguf)?;
-        let tokenizer = Some(Tokenizer::from_gguf(&gguf)?);
         let template = gguf.optional_str("tokenizer.chat_template")?;
-        let mut model = Self::build(&gguf, config, tokenizer, gguf.sha256()?)?;
+        let mut model = Self::loaded(
+            &gguf,
+            config,
+            || Tokenizer::from_gguf(&gguf).map(Some),
+            || gguf.sha256(),
+        )?;
         model.chat_template = template.map(str::to_owned);
         Ok(model)
     }
@@ -49,9 +55,6 @@ impl Model {
         let config = Config::from_hub(&config)?;
         let hub = Hub::open(directory)?;
         let has = |name: &str| directory.join(name).exists();
-        let tokenizer = has(TOKENIZER)
-            .then(|| Tokenizer::from_hf(directory))
-            .transpose()?;
         let optional = [
             TOKENIZER,
             TOKENIZER_CONFIG,
@@ -61,10 +64,30 @@ impl Model {
         let mut files: Vec<&str> = hub.files().iter().map(String::as_str).collect();
         files.push(CONFIG);
         files.extend(optional.into_iter().filter(|name| has(name)));
-        let sha256 = directory_sha256(directory, files)?;
-        let mut model = Self::build(&hub, config, tokenizer, sha256)?;
+        let tokenizer = || {
+            has(TOKENIZER)
+                .then(|| Tokenizer::from_hf(directory))
+                .transpose()
+        };
+        let digest = || directory_sha256(directory, files);
+        let mut model = Self::loaded(&hub, config, tokenizer, digest)?;
         model.chat_template = directory_template(directory)?;
         Ok(model)
+    }
+
+    /// Weights, tokenizer and digest at the same time; each takes a good part of the time that all take.
+    fn loaded(
+        source: &dyn TensorSource,
+        config: Config,
+        tokenizer: impl FnOnce() -> Result<Option<Tokenizer>> + Send,
+        sha256: impl FnOnce() -> Result<[u8; 32]> + Send,
+    ) -> Result<Self> {
+        let (tokenizer, sha256, weights) = std::thread::scope(|scope| {
+            let (tokenizer, sha256) = (scope.spawn(tokenizer), scope.spawn(sha256));
+            let weights = Weights::load(source, &config);
+            (joined(tokenizer), joined(sha256), weights)
+        });
+        Self::build(config, tokenizer?, sha256?, weights?)
     }
 }
 

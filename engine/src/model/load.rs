@@ -1,21 +1,24 @@
 //! From named tensors to packed layers: every shape checked, rotary pairs put side by side.
 //!
+//! Layers are packed in parallel, tensor by tensor, so that little of the file is in memory beside its packed form.
 //! Not here: where tensors come from (`weights`), what is done with them (`decoder`).
 
 use std::collections::HashSet;
+use std::num::NonZero;
+use std::thread::ScopedJoinHandle;
 
 use super::Config;
-use crate::backend::{Rope, RopeScaling};
+use crate::backend::{Rope, RopeScaling, Stack};
 use crate::error::{Error, Result};
-use crate::tensor::PackedMatrix;
+use crate::pool::Pool;
+use crate::tensor::{Arena, DType, PackedMatrix};
 use crate::weights::names::{EMBEDDING, Layer as Name, OUTPUT, OUTPUT_NORM, ROPE_DIVISORS};
 use crate::weights::{PairLayout, TensorSource};
 
 pub(super) struct Layer {
     pub(super) attention_norm: Vec<f32>,
-    pub(super) query: PackedMatrix,
-    pub(super) key: PackedMatrix,
-    pub(super) value: PackedMatrix,
+    /// Queries, keys, values.
+    pub(super) projections: Stack,
     /// Of query, key and value.
     pub(super) biases: Option<[Vec<f32>; 3]>,
     /// Of query and key heads, `[head_dim]`.
@@ -40,30 +43,52 @@ pub(super) struct Weights {
 impl Weights {
     pub(super) fn load(source: &dyn TensorSource, config: &Config) -> Result<Self> {
         refuse_unknown_tensors(source, config)?;
-        let loader = Loader { source, config };
+        let loader = Loader {
+            source,
+            config,
+            arena: Arena::default(),
+        };
         let (hidden, vocab) = (config.hidden, config.vocab);
+        // Whatever fails, the error is that of the first tensor in this order, not in time.
+        let mut layers: Vec<Option<Result<Layer>>> = (0..config.layers).map(|_| None).collect();
+        let pool = Pool::new(std::thread::available_parallelism().map_or(1, NonZero::get))?;
+        let (embedding, output) = std::thread::scope(|scope| {
+            let embedding = scope.spawn(|| loader.matrix(EMBEDDING, vocab, hidden));
+            let head = || (!config.tied).then(|| loader.matrix(OUTPUT, vocab, hidden));
+            let output = scope.spawn(move || head().transpose());
+            pool.each(&mut layers, |index, layer| {
+                *layer = Some(loader.layer(index));
+            });
+            (joined(embedding), joined(output))
+        });
         Ok(Self {
-            embedding: loader.matrix(EMBEDDING, vocab, hidden)?,
-            layers: (0..config.layers)
-                .map(|i| loader.layer(i))
-                .collect::<Result<_>>()?,
+            embedding: embedding?,
+            layers: layers.into_iter().flatten().collect::<Result<_>>()?,
             output_norm: loader.vector(OUTPUT_NORM, hidden)?,
-            output: if config.tied {
-                None
-            } else {
-                Some(loader.matrix(OUTPUT, vocab, hidden)?)
-            },
+            output: output?,
             rope: loader.rope()?,
         })
     }
 }
 
+/// What a loading thread gives; its panic, if it had one, goes on here.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 struct Loader<'a> {
     source: &'a dyn TensorSource,
     config: &'a Config,
+    arena: Arena,
 }
 
 impl Loader<'_> {
+    fn pack(&self, dtype: DType, shape: (usize, usize), bytes: &[u8]) -> PackedMatrix {
+        PackedMatrix::pack_in(&self.arena, dtype, shape, bytes)
+    }
+
     fn layer(&self, i: usize) -> Result<Layer> {
         let Config {
             hidden,
@@ -90,9 +115,11 @@ impl Loader<'_> {
         };
         Ok(Layer {
             attention_norm: vector(Name::AttentionNorm, hidden)?,
-            query: self.rotated_matrix(&Name::Query.name(i), queries, hidden)?,
-            key: self.rotated_matrix(&Name::Key.name(i), keys, hidden)?,
-            value: matrix(Name::Value, keys, hidden)?,
+            projections: Stack::new(vec![
+                self.rotated_matrix(&Name::Query.name(i), queries, hidden)?,
+                self.rotated_matrix(&Name::Key.name(i), keys, hidden)?,
+                matrix(Name::Value, keys, hidden)?,
+            ]),
             biases: self.config.qkv_bias.then(biases).transpose()?,
             head_norms: self.config.head_norm.then(head_norms).transpose()?,
             attention_output: matrix(Name::AttentionOutput, hidden, queries)?,
@@ -106,7 +133,7 @@ impl Loader<'_> {
     fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[cols, rows])?;
-        Ok(PackedMatrix::pack(tensor.dtype, rows, cols, &tensor.bytes))
+        Ok(self.pack(tensor.dtype, (rows, cols), &tensor.bytes))
     }
 
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
@@ -120,7 +147,7 @@ impl Loader<'_> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[cols, rows])?;
         let bytes = self.pairs_side_by_side(tensor.bytes, rows);
-        Ok(PackedMatrix::pack(tensor.dtype, rows, cols, &bytes))
+        Ok(self.pack(tensor.dtype, (rows, cols), &bytes))
     }
 
     /// A vector over the dimensions of heads to be rotated.

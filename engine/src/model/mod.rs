@@ -16,7 +16,6 @@ pub use decoder::{Row, Stage};
 
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
-use crate::weights::TensorSource;
 use crate::weights::synthetic::{self, Synthetic};
 use load::Weights;
 
@@ -37,17 +36,18 @@ impl Model {
     pub fn synthetic(name: &str) -> Result<Self> {
         let source = Synthetic::new(name)?;
         let config = Config::from_synthetic(source.shape);
-        let mut model = Self::build(&source, config, None, source.sha256())?;
+        let weights = Weights::load(&source, &config)?;
+        let mut model = Self::build(config, None, source.sha256(), weights)?;
         model.ordinary = 0..config.eos.unwrap_or(config.vocab as u32);
         model.synthetic = true;
         Ok(model)
     }
 
     fn build(
-        source: &dyn TensorSource,
         config: Config,
         tokenizer: Option<Tokenizer>,
         sha256: [u8; 32],
+        weights: Weights,
     ) -> Result<Self> {
         let everything = 0..config.vocab as u32;
         if let Some(tokens) = tokenizer.as_ref().map(Tokenizer::vocab)
@@ -58,7 +58,7 @@ impl Model {
         }
         Ok(Self {
             config,
-            weights: Weights::load(source, &config)?,
+            weights,
             ordinary: tokenizer
                 .as_ref()
                 .map_or(everything, Tokenizer::ordinary_ids),

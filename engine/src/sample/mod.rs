@@ -14,6 +14,9 @@ pub use stop::StopMatcher;
 
 use crate::event::Logprob;
 
+/// Logits looked at together.
+const STRIPES: usize = 64;
+
 /// The next id after `prompt` and `output`; the index of a logit that is not finite as the error.
 pub fn choose(
     params: &SamplingParams,
@@ -21,7 +24,7 @@ pub fn choose(
     output: &[u32],
     logits: &[f32],
 ) -> Result<u32, usize> {
-    if let Some(index) = logits.iter().position(|logit| !logit.is_finite()) {
+    if let Some(index) = first_not_finite(logits) {
         return Err(index);
     }
     if params.is_greedy() && params.logit_bias.is_empty() && !params.penalises() {
@@ -93,9 +96,29 @@ pub fn logprobs(logits: &[f32], chosen: u32, top: usize) -> Vec<Logprob> {
         .collect()
 }
 
+/// Index of the greatest logit, ties to the lower one; negative zero ties with zero.
 fn greedy_index(logits: &[f32]) -> usize {
-    let scores = logits.iter().map(|logit| f64::from(*logit));
-    filter::first_greatest(scores)
+    // The greatest of each stripe first, which the compiler does eight at a time; then where it is.
+    let mut stripes = [f32::NEG_INFINITY; STRIPES];
+    for logits in logits.chunks(STRIPES) {
+        for (greatest, &logit) in stripes.iter_mut().zip(logits) {
+            *greatest = if logit > *greatest { logit } else { *greatest };
+        }
+    }
+    let greater = |a, b| if b > a { b } else { a };
+    let greatest = stripes.into_iter().fold(f32::NEG_INFINITY, greater);
+    let found = logits.iter().position(|logit| *logit >= greatest);
+    found.unwrap_or(0)
+}
+
+fn first_not_finite(logits: &[f32]) -> Option<usize> {
+    let finite = |logits: &[f32]| logits.iter().fold(true, |all, x| all & x.is_finite());
+    let bad = logits.chunks(STRIPES).position(|chunk| !finite(chunk))?;
+    let within = logits[bad * STRIPES..].iter();
+    within
+        .enumerate()
+        .find(|(_, x)| !x.is_finite())
+        .map(|(i, _)| bad * STRIPES + i)
 }
 
 #[cfg(test)]

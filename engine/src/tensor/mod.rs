@@ -10,7 +10,7 @@ pub mod packed;
 pub mod view;
 
 pub use activations::Activations;
-pub use buffer::Buffer;
+pub use buffer::{Arena, Buffer};
 pub use dtype::DType;
 pub use mode::{KvType, Mode};
 pub use packed::{PackedMatrix, Panel};

@@ -2,11 +2,11 @@
 //!
 //! Per panel, quantised types interleave rows in groups of four consecutive columns (`[cols/4][16][4]` bytes), so that a
 //! 32-bit lane holds four columns of one row: what byte dot products want, and what unpacks to f32 with shifts.
-//! Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
+//! Scales and minimums stay the halves they are in the files: decoding is bound by the bytes it reads. Rows are padded to whole panels with zeros. Not here: reading files (`weights`), arithmetic (`kernels`).
 
 use half::f16;
 
-use super::buffer::Buffer;
+use super::buffer::{Arena, Buffer};
 use super::dtype::{BLOCK, DType, widen_bf16};
 
 /// Output rows per panel.
@@ -28,13 +28,13 @@ enum Data {
     F32(Buffer<f32>),
     Half(Buffer<u16>),
     Bytes {
-        scales: Buffer<f32>,
-        minimums: Buffer<f32>,
+        scales: Buffer<u16>,
+        minimums: Buffer<u16>,
         quants: Buffer<i8>,
     },
     Nibbles {
-        scales: Buffer<f32>,
-        minimums: Buffer<f32>,
+        scales: Buffer<u16>,
+        minimums: Buffer<u16>,
         quants: Buffer<u8>,
     },
 }
@@ -48,12 +48,12 @@ pub enum Panel<'a> {
     F16(&'a [u16]),
     /// `[cols][16]` upper halves of IEEE single.
     BF16(&'a [u16]),
-    /// Scales, and minimums of the types that have them, `[cols/32][16]`; quants `[cols/4][16][4]`.
+    /// Scales, and minimums of the types that have them, `[cols/32][16]` bits of IEEE half; quants `[cols/4][16][4]`.
     Bytes {
         /// Block scales.
-        scales: &'a [f32],
+        scales: &'a [u16],
         /// Block minimums; empty if the type has none.
-        minimums: &'a [f32],
+        minimums: &'a [u16],
         /// Signed weights.
         quants: &'a [i8],
     },
@@ -61,9 +61,9 @@ pub enum Panel<'a> {
     /// its low nibble and column 16 + 4g + j in its high one. Without minimums a weight's integer is nibble - 8.
     Nibbles {
         /// Block scales.
-        scales: &'a [f32],
+        scales: &'a [u16],
         /// Block minimums; empty if the type has none.
-        minimums: &'a [f32],
+        minimums: &'a [u16],
         /// Unsigned nibbles.
         quants: &'a [u8],
     },
@@ -75,10 +75,20 @@ impl PackedMatrix {
     /// # Panics
     /// If `bytes` has not exactly the bytes of that shape, or `cols` is no multiple of the block; loaders check both.
     pub fn pack(dtype: DType, rows: usize, cols: usize, bytes: &[u8]) -> Self {
+        Self::pack_in(&Arena::default(), dtype, (rows, cols), bytes)
+    }
+
+    /// As `pack`, in memory of `arena`.
+    pub fn pack_in(
+        arena: &Arena,
+        dtype: DType,
+        (rows, cols): (usize, usize),
+        bytes: &[u8],
+    ) -> Self {
         assert_eq!(cols % dtype.block_elements(), 0);
         let row_bytes = cols / dtype.block_elements() * dtype.block_bytes();
         assert_eq!(bytes.len(), rows * row_bytes);
-        let mut data = Data::zeroed(dtype, rows.div_ceil(PANEL_ROWS), cols);
+        let mut data = Data::zeroed(arena, dtype, rows.div_ceil(PANEL_ROWS), cols);
         for (row, source) in bytes.chunks_exact(row_bytes.max(1)).enumerate() {
             data.pack_row(dtype, row, cols, source);
         }
@@ -124,7 +134,7 @@ impl PackedMatrix {
         let elements = self.cols * PANEL_ROWS;
         let blocks = self.cols / BLOCK * PANEL_ROWS;
         let part = |size: usize| index * size..(index + 1) * size;
-        let minimums_of = |minimums: &Buffer<f32>| {
+        let minimums_of = |minimums: &Buffer<u16>| {
             if minimums.is_empty() {
                 0..0
             } else {
@@ -170,12 +180,13 @@ impl Panel<'_> {
     pub fn value(&self, lane: usize, col: usize) -> f32 {
         let block = col / BLOCK * PANEL_ROWS + lane;
         let at = col * PANEL_ROWS + lane;
-        let scaled = |integer: i32, scales: &[f32], minimums: &[f32]| {
-            let scaled = integer as f32 * scales[block];
+        let widened = |bits: u16| f16::from_bits(bits).to_f32();
+        let scaled = |integer: i32, scales: &[u16], minimums: &[u16]| {
+            let scaled = integer as f32 * widened(scales[block]);
             if minimums.is_empty() {
                 scaled
             } else {
-                scaled + minimums[block]
+                scaled + widened(minimums[block])
             }
         };
         match *self {
@@ -223,17 +234,17 @@ fn nibble_index(lane: usize, col: usize) -> (usize, bool) {
 }
 
 impl Data {
-    fn zeroed(dtype: DType, panels: usize, cols: usize) -> Self {
+    fn zeroed(arena: &Arena, dtype: DType, panels: usize, cols: usize) -> Self {
         let (elements, blocks) = (
             panels * cols * PANEL_ROWS,
             panels * (cols / BLOCK) * PANEL_ROWS,
         );
-        let scales = || Buffer::zeroed(blocks);
+        let scales = || arena.zeroed(blocks);
         match dtype {
-            DType::F32 => Self::F32(Buffer::zeroed(elements)),
-            DType::F16 | DType::BF16 => Self::Half(Buffer::zeroed(elements)),
+            DType::F32 => Self::F32(arena.zeroed(elements)),
+            DType::F16 | DType::BF16 => Self::Half(arena.zeroed(elements)),
             DType::Q5_0 | DType::Q8_0 => {
-                let (minimums, quants) = (Buffer::zeroed(0), Buffer::zeroed(elements));
+                let (minimums, quants) = (arena.zeroed(0), arena.zeroed(elements));
                 Self::Bytes {
                     scales: scales(),
                     minimums,
@@ -243,10 +254,10 @@ impl Data {
             DType::Q5_1 => Self::Bytes {
                 scales: scales(),
                 minimums: scales(),
-                quants: Buffer::zeroed(elements),
+                quants: arena.zeroed(elements),
             },
             DType::Q4_0 => {
-                let (minimums, mut quants) = (Buffer::zeroed(0), Buffer::zeroed(elements / 2));
+                let (minimums, mut quants) = (arena.zeroed(0), arena.zeroed(elements / 2));
                 // Padding rows hold weight 0, which is nibble 8.
                 quants.fill(NIBBLE_OFFSET as u8 * 0x11);
                 Self::Nibbles {
@@ -256,7 +267,7 @@ impl Data {
                 }
             }
             DType::Q4_1 => {
-                let quants = Buffer::zeroed(elements / 2);
+                let quants = arena.zeroed(elements / 2);
                 Self::Nibbles {
                     scales: scales(),
                     minimums: scales(),
@@ -291,12 +302,13 @@ impl Data {
             } => {
                 for (b, bytes) in sources {
                     let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
                     if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
-                    for (i, quant) in block.quants.into_iter().enumerate() {
-                        quants[elements + quad_index(lane, b * BLOCK + i)] = quant;
+                    for (i, quad) in block.quants.chunks_exact(QUAD).enumerate() {
+                        let at = elements + quad_index(lane, b * BLOCK + i * QUAD);
+                        quants[at..at + QUAD].copy_from_slice(quad);
                     }
                 }
             }
@@ -307,13 +319,15 @@ impl Data {
             } => {
                 for (b, bytes) in sources {
                     let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = block.scale;
+                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
                     if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = minimum;
+                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
                     }
                     // The file's own bytes: element i low, element i + 16 high.
-                    for (i, &pair) in bytes[bytes.len() - BLOCK / 2..].iter().enumerate() {
-                        quants[elements / 2 + nibble_index(lane, b * BLOCK + i).0] = pair;
+                    let pairs = bytes[bytes.len() - BLOCK / 2..].chunks_exact(QUAD);
+                    for (i, quad) in pairs.enumerate() {
+                        let at = elements / 2 + nibble_index(lane, b * BLOCK + i * QUAD).0;
+                        quants[at..at + QUAD].copy_from_slice(quad);
                     }
                 }
             }

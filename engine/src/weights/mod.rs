@@ -57,7 +57,7 @@ pub enum PairLayout {
 }
 
 /// Gives tensors by their GGUF names.
-pub trait TensorSource {
+pub trait TensorSource: Sync {
     /// The tensor `name`.
     fn tensor(&self, name: &str) -> Result<Tensor>;
     /// Every tensor name there is.

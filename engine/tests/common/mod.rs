@@ -51,6 +51,19 @@ pub(crate) fn skip(why: &str) {
     }
 }
 
+/// The reference and every other kernel set that this CPU has; one that it lacks is a counted skip.
+pub(crate) fn kernel_sets() -> Vec<engine::KernelChoice> {
+    use engine::KernelChoice::{Avx2, Avx512, Scalar};
+    let mut sets = vec![Scalar];
+    for choice in [Avx2, Avx512] {
+        match engine::kernels::Kernels::choose(choice) {
+            Ok(_) => sets.push(choice),
+            Err(error) => skip(&error.to_string()),
+        }
+    }
+    sets
+}
+
 /// Puts `bytes` in the place of the file's, without truncating first: some file systems then write to disk at once.
 pub(crate) fn overwrite(path: &Path, bytes: &[u8]) {
     use std::io::Write;

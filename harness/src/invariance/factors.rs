@@ -39,7 +39,7 @@ impl Factors {
     pub(super) fn all() -> Self {
         let mut kernels = vec![KernelChoice::Scalar];
         kernels.extend(
-            [KernelChoice::Avx2]
+            [KernelChoice::Avx2, KernelChoice::Avx512]
                 .into_iter()
                 .filter(|it| Kernels::choose(*it).is_ok()),
         );

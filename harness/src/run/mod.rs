@@ -170,7 +170,7 @@ fn announce(envelope: &ResolvedEnvelope, model: &Located, machine: &MachineRecor
         "{}: {}\n  {}\n  model {} ({}), mode {}, kernels {}, {}\n  {}, {} in all, {how_long}\n",
         envelope.name,
         envelope.question,
-        describe::words(&envelope.workload.shape()),
+        describe::words_of(envelope),
         model.name,
         model.label,
         envelope.mode,
@@ -208,14 +208,9 @@ fn run_arms<'a>(
     world: &World,
 ) -> Result<Vec<Traced<'a>>, Error> {
     let order = plan::order(envelope);
-    let requests = envelope.workload.agents * envelope.workload.turns;
+    let requests: usize = order.iter().map(|(arm, _)| envelope.requests_of(arm)).sum();
     let rounds = order.iter().map(|(_, rep)| rep + 1).max().unwrap_or(0);
-    let mut progress = Progress::new(
-        (order.len() * requests) as u64,
-        "requests",
-        rounds,
-        world.terminal,
-    );
+    let mut progress = Progress::new(requests as u64, "requests", rounds, world.terminal);
     let mut begin: Option<Body> = None;
     let mut traces = Vec::new();
     for (arm, rep) in order {

@@ -92,7 +92,12 @@ impl Outcome<'_> {
         writeln!(
             out,
             "prefill computed: prompt tokens whose keys and values the engine had to compute, lower is \
-             better;\nreused: share of prompt tokens found in a cache. Every arm decodes the same tokens.\n"
+             better;\nreused: share of prompt tokens found in a cache. {}\n",
+            if plays_unequal_turns(record) {
+                "Arms that play fewer turns need less of everything."
+            } else {
+                "Every arm decodes the same tokens."
+            }
         )?;
         if !record.ratios.is_empty() {
             writeln!(out, "{}", ratios_table(&record.ratios).render())?;
@@ -100,7 +105,12 @@ impl Outcome<'_> {
                 out,
                 "how many times less the first arm needs than the second, and the 95 % interval of the \
                  time;\na verdict needs 5 pairs and the whole interval beyond 5 %. Over naive is a floor: \
-                 nobody ships it.\n"
+                 nobody ships it.\n{}",
+                if plays_unequal_turns(record) {
+                    "Between arms of unequal turns the tokens are those of the turns both play.\n"
+                } else {
+                    ""
+                }
             )?;
         }
         for (name, arm) in &record.arms {
@@ -139,9 +149,14 @@ impl Outcome<'_> {
             (None, []) => "same answers: unknown, no arm completed".to_owned(),
             (None, [arm]) => format!("same answers: nothing to compare, only {arm} ran"),
             (None, _) => format!(
-                "same answers: yes, {}, ids and logits bit-equal in {} and all repetitions",
+                "same answers: yes, {}, ids and logits bit-equal in {} and all repetitions{}",
                 counted(identity.requests, "request"),
-                counted(completed.len(), "arm")
+                counted(completed.len(), "arm"),
+                if plays_unequal_turns(self.record) {
+                    ", in the turns each plays"
+                } else {
+                    ""
+                }
             ),
         }
     }
@@ -165,6 +180,13 @@ impl Outcome<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether some completed arm made fewer requests than another.
+fn plays_unequal_turns(record: &RunRecord) -> bool {
+    let mut requests = record.arms.values().filter_map(|arm| arm.requests);
+    let first = requests.next();
+    requests.any(|other| Some(other) != first)
 }
 
 fn arms_table(record: &RunRecord) -> Table {

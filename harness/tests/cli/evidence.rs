@@ -64,6 +64,33 @@ fn the_closing_table_shows_every_arm_identity_and_where_the_evidence_is() {
 }
 
 #[test]
+fn an_arm_of_fewer_turns_runs_those_and_is_compared_over_them() {
+    let place = Place::new();
+    let smoke = include_str!("../../../workloads/envelopes/smoke.toml");
+    let short = smoke.replacen("reps = 5", "arm_turns = { naive = 2 }\nreps = 1", 1);
+    fs::write(place.work().join("short.toml"), short).unwrap();
+    let outcome = place.run(&["run", "short.toml", "--json"]).expect(0).json();
+    let (naive, fused) = (&outcome["arms"]["naive"], &outcome["arms"]["fused"]);
+    assert_eq!(
+        (&naive["requests"], &fused["requests"]),
+        (&6.into(), &12.into())
+    );
+    assert_eq!(naive["prefill_tokens_computed"], 3 * (2 * 100 + 20));
+    // Of `fused`, the prefix and one result for each agent fall into those two turns.
+    let floor = &outcome["ratios"][5];
+    assert_eq!(floor["prefill_tokens"], 4.852_941); // 660 over 100 + 3 * 12
+    assert_eq!(floor["withheld"], "unequal turns: fused 4, naive 2");
+    let shown = place.run(&["run", "short.toml"]).expect(0).stdout();
+    for words in [
+        "in the turns each plays",
+        "plays the first 2 of 4 turns",
+        "the tokens are those of the turns both play",
+    ] {
+        assert!(shown.contains(words), "no {words:?} in:\n{shown}");
+    }
+}
+
+#[test]
 fn running_again_never_overwrites() {
     let place = Place::new();
     let first = place.sealed_run();

@@ -189,6 +189,23 @@ impl Run {
         self
     }
 
+    /// With `naive` in its first turns only: its ratios have no times.
+    pub(crate) fn with_short_naive(mut self, turns: u64) -> Self {
+        self.declared["run"]["arm_turns"] = json!({ "naive": turns });
+        self.record["envelope_sha256"] = sha256_hex(self.declared.to_string().as_bytes()).into();
+        for ratio in self.record["ratios"].as_array_mut().unwrap() {
+            if ratio["denominator"] != "naive" {
+                continue;
+            }
+            for field in ["wall", "wall_low", "wall_high", "prefill", "verdict"] {
+                ratio[field] = Value::Null;
+            }
+            let arm = ratio["arm"].as_str().unwrap().to_owned();
+            ratio["withheld"] = format!("unequal turns: {arm} 6, naive {turns}").into();
+        }
+        self
+    }
+
     pub(crate) fn on_day(self, day: u64) -> Self {
         self.with("/sittings/0/started_unix_s", day * DAY_S)
     }

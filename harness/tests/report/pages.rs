@@ -111,6 +111,24 @@ fn the_losing_side_and_the_floor_are_visible() {
 }
 
 #[test]
+fn ratios_over_an_arm_of_fewer_turns_are_named_so_and_never_multiplied() {
+    let repository = Repository::new();
+    repository.anchor(&Run::new("session-small", "first").with_short_naive(2));
+    repository.report();
+    let authority = repository.read("BENCHMARK-AUTHORITY.md");
+    for text in [
+        "`naive` (floor) | exact, turns both play |",
+        "| fused / naive, wall | withheld |",
+        "| unequal turns: fused 6, naive 2 |",
+        "equal in 4 arms, in the turns each plays.",
+        "**The losing side.** `instance-shared`",
+    ] {
+        assert!(authority.contains(text), "no `{text}` in:\n{authority}");
+    }
+    assert!(!authority.contains("already gives"), "{authority}");
+}
+
+#[test]
 fn without_runs_pages_say_so_and_show_no_number() {
     let repository = Repository::new();
     let outcome = repository.report();

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::check::{Refusal, named, within, word};
-use crate::envelope::{Kind, ResolvedCells, defaults};
+use crate::envelope::{Kind, ResolvedCells, RunAsked, defaults};
 
 pub mod arm;
 pub mod external;
@@ -82,7 +82,8 @@ impl Kind for CellWorkload {
         arm::names()
     }
 
-    fn check(&self, arms: &[String]) -> Result<(), Refusal> {
+    fn check(&self, run: &RunAsked) -> Result<(), Refusal> {
+        let arms = &run.arms;
         let cells = "workload.cells";
         word("workload.kind", &self.kind, &[KIND])?;
         within("workload.cells", self.cells.len(), &(1..=CELLS_MAX))?;
@@ -109,6 +110,14 @@ impl Kind for CellWorkload {
                 arm::OURS
             );
             return Err(Refusal::new("run.arms", format!("{arms:?}"), wanted));
+        }
+        if !run.arm_turns.is_empty() {
+            let value = format!("{:?}", run.arm_turns);
+            return Err(Refusal::new(
+                "run.arm_turns",
+                value,
+                "none: cells have no turns",
+            ));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, Workload};
+use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload};
 use crate::Error;
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
@@ -88,7 +88,7 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
         ));
     }
     word("mode", &envelope.mode, &["exact", "fast"])?;
-    workload.check(&run.arms)?;
+    workload.check(run)?;
     arms(&run.arms, &W::arm_names())?;
     within("run.reps", run.reps, &REPS)?;
     for (arm, reps) in &run.arm_reps {
@@ -106,14 +106,15 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
         within("run.arm_reps", *reps, &REPS)?;
     }
     within("run.threads", run.threads.unwrap_or(1), &THREADS)?;
-    word("run.kernels", &run.kernels, &["auto", "scalar", "avx2"])?;
+    let kernels = ["auto", "scalar", "avx2", "avx512"];
+    word("run.kernels", &run.kernels, &kernels)?;
     within("run.chunk_tokens", run.chunk_tokens, &CHUNK_TOKENS)?;
     within("run.kv_pages", run.kv_pages, &KV_PAGES)?;
     word("evidence.prompts", &envelope.evidence.prompts, &["ids"])
 }
 
 /// Checks a session.
-pub(super) fn session(workload: &Workload) -> Result<(), Refusal> {
+pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal> {
     word("workload.kind", &workload.kind, &["session", "engine"])?;
     within("workload.agents", workload.agents, &AGENTS)?;
     within("workload.turns", workload.turns, &TURNS)?;
@@ -123,6 +124,22 @@ pub(super) fn session(workload: &Workload) -> Result<(), Refusal> {
     if workload.workers != 1 {
         let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
         return Err(Refusal::new("workload.workers", workload.workers, wanted));
+    }
+    fewer_turns(workload.turns, run)
+}
+
+/// Fewer turns for some arms of the run, at least one.
+fn fewer_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
+    for (arm, turns) in &run.arm_turns {
+        let wanted = if !run.arms.contains(arm) {
+            format!("turns of arms of this run only: {}", run.arms.join(", "))
+        } else if !(1..workload_turns).contains(turns) {
+            format!("1 or more, and fewer than workload.turns, which is {workload_turns}")
+        } else {
+            continue;
+        };
+        let value = format!("{{ {arm} = {turns} }}");
+        return Err(Refusal::new("run.arm_turns", value, wanted));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::Reading;
+use super::read::{Answer, Reading};
 use crate::envelope::ResolvedEnvelope;
 use crate::record::{ArmRecord, Divergence, IdentityRecord, RatioRecord};
 use crate::statistics::{Interval, bootstrap, median, round6, verdict as judge};
@@ -21,18 +21,18 @@ const LADDER: [(&str, &str); 6] = [
 /// The rung the whole run is judged by.
 const HEADLINE: (&str, &str) = ("fused", "instance-shared");
 
-/// Compares every repetition of every completed arm with the first that ran.
+/// Compares every answer of every completed arm with the first given to the same request.
 pub(super) fn identity(
     envelope: &ResolvedEnvelope,
     arms: &BTreeMap<String, ArmRecord>,
     readings: &[Reading],
-    requests: usize,
 ) -> IdentityRecord {
     let completed = |name: &str| arms.get(name).is_some_and(|arm| arm.error.is_none());
-    let mut runs = readings.iter().filter(|reading| completed(&reading.arm));
-    let first_divergence = runs
-        .next()
-        .and_then(|first| runs.find_map(|reading| divergence(first, reading)));
+    let mut first_answers = BTreeMap::new();
+    let first_divergence = readings
+        .iter()
+        .filter(|reading| completed(&reading.arm))
+        .find_map(|reading| divergence(&mut first_answers, reading));
     IdentityRecord {
         equal: first_divergence.is_none(),
         arms: envelope
@@ -42,21 +42,23 @@ pub(super) fn identity(
             .filter(|name| completed(name))
             .cloned()
             .collect(),
-        requests,
+        requests: envelope.requests(),
         first_divergence,
     }
 }
 
-fn divergence(first: &Reading, other: &Reading) -> Option<Divergence> {
-    other.answers.iter().find_map(|(&(agent, turn), answer)| {
-        let position = match first.answers.get(&(agent, turn)) {
-            Some(expected) => expected.difference(answer)?,
-            None => Some(0),
-        };
+/// Where `reading` departs from the first answers; what it is the first to answer joins them.
+fn divergence<'a>(
+    first_answers: &mut BTreeMap<(usize, usize), &'a Answer>,
+    reading: &'a Reading,
+) -> Option<Divergence> {
+    reading.answers.iter().find_map(|(&(agent, turn), answer)| {
+        let expected = first_answers.entry((agent, turn)).or_insert(answer);
+        let position = expected.difference(answer)?;
         Some(Divergence {
             cell: None,
-            arm: other.arm.clone(),
-            rep: other.rep,
+            arm: reading.arm.clone(),
+            rep: reading.rep,
             agent,
             turn,
             position,
@@ -66,10 +68,12 @@ fn divergence(first: &Reading, other: &Reading) -> Option<Divergence> {
 
 /// Every rung whose two arms completed.
 pub(super) fn ratios(
+    envelope: &ResolvedEnvelope,
     arms: &BTreeMap<String, ArmRecord>,
+    readings: &[Reading],
     identity: &IdentityRecord,
 ) -> Vec<RatioRecord> {
-    let withheld = identity.first_divergence.as_ref().map(|at| {
+    let diverged = identity.first_divergence.as_ref().map(|at| {
         let what = match at.position {
             Some(position) => format!("output token {position}"),
             None => "logits".to_owned(),
@@ -81,17 +85,59 @@ pub(super) fn ratios(
     });
     LADDER
         .iter()
-        .filter_map(|rung| ratio(rung, arms, withheld.clone()))
+        .filter_map(|rung| {
+            let unequal = unequal_turns(envelope, rung);
+            let withheld = diverged.clone().or(unequal);
+            ratio(
+                rung,
+                arms,
+                token_ratio(envelope, rung, arms, readings)?,
+                withheld,
+            )
+        })
         .collect()
+}
+
+/// Why arms that play unequal turns have no ratio of times.
+fn unequal_turns(
+    envelope: &ResolvedEnvelope,
+    &(name, denominator): &(&str, &str),
+) -> Option<String> {
+    let turns = |arm: &str| envelope.workload_of(arm).turns;
+    let (own, other) = (turns(name), turns(denominator));
+    (own != other).then(|| format!("unequal turns: {name} {own}, {denominator} {other}"))
+}
+
+/// Prefill tokens of the denominator over those of the arm, in the turns both play.
+fn token_ratio(
+    envelope: &ResolvedEnvelope,
+    rung: &(&str, &str),
+    arms: &BTreeMap<String, ArmRecord>,
+    readings: &[Reading],
+) -> Option<f64> {
+    let (name, denominator) = *rung;
+    let (arm, base) = (arms.get(name)?, arms.get(denominator)?);
+    let all = (arm.prefill_tokens_computed?, base.prefill_tokens_computed?);
+    if unequal_turns(envelope, rung).is_none() {
+        return Some(all.1 as f64 / all.0 as f64);
+    }
+    let turns = |arm: &str| envelope.workload_of(arm).turns;
+    let both = turns(name).min(turns(denominator));
+    let computed = |arm: &str| {
+        let reading = readings.iter().find(|reading| reading.arm == arm)?;
+        let by_turn = reading.computed_by_turn.range(..both);
+        Some(by_turn.map(|(_, computed)| computed).sum::<u64>() as f64)
+    };
+    Some(computed(denominator)? / computed(name)?)
 }
 
 fn ratio(
     &(name, denominator): &(&str, &str),
     arms: &BTreeMap<String, ArmRecord>,
+    tokens: f64,
     withheld: Option<String>,
 ) -> Option<RatioRecord> {
     let (arm, base) = (arms.get(name)?, arms.get(denominator)?);
-    let tokens = base.prefill_tokens_computed? as f64 / arm.prefill_tokens_computed? as f64;
     let mut record = RatioRecord {
         arm: name.to_owned(),
         denominator: denominator.to_owned(),

@@ -44,6 +44,8 @@ pub(super) struct Reading {
     pub(super) effective: EffectiveRecord,
     /// By (agent, turn).
     pub(super) answers: BTreeMap<(usize, usize), Answer>,
+    /// Client-supplied positions computed, by turn.
+    pub(super) computed_by_turn: BTreeMap<usize, u64>,
     pub(super) ending: Ending,
 }
 
@@ -115,6 +117,7 @@ pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Er
             kv_dtype: settings.kv_dtype.clone(),
         },
         answers,
+        computed_by_turn: computed_by_turn(trace.lines),
         ending,
         name,
     })
@@ -152,6 +155,27 @@ pub(crate) fn answers(lines: &[Line]) -> Result<BTreeMap<(usize, usize), Answer>
         }
     }
     Ok(answers)
+}
+
+fn computed_by_turn(lines: &[Line]) -> BTreeMap<usize, u64> {
+    let mut turns = HashMap::new();
+    let mut computed_by_turn = BTreeMap::new();
+    for line in lines {
+        match &line.body {
+            Body::Request { id, turn, .. } => {
+                turns.insert(id.as_str(), *turn);
+            }
+            Body::Prefill {
+                request, computed, ..
+            } => {
+                if let Some(turn) = turns.get(request.as_str()) {
+                    *computed_by_turn.entry(*turn).or_default() += *computed as u64;
+                }
+            }
+            _ => {}
+        }
+    }
+    computed_by_turn
 }
 
 fn end(body: &Body, rep: usize) -> Option<Ending> {

@@ -7,7 +7,6 @@ use crate::tensor::dtype::BLOCK;
 use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS, QUAD};
 
 use super::LANES;
-use crate::kernels::scalar::dequantize::factors;
 
 /// Bytes of one group of four columns: `[16][4]`.
 const QUAD_BYTES: usize = QUAD * PANEL_ROWS;
@@ -91,13 +90,11 @@ struct Affine {
 impl Affine {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn load((scales, minimums): (&[f32], &[f32]), half: usize) -> Self {
+    fn load((scales, minimums): (&[u16], &[u16]), half: usize) -> Self {
         let at = half * LANES..(half + 1) * LANES;
-        // SAFETY: each slice has eight elements.
-        let load = |values: &[f32]| unsafe { _mm256_loadu_ps(values.as_ptr()) };
         Self {
-            scale: load(&scales[at.clone()]),
-            minimum: minimums.get(at).map(load),
+            scale: widened(&scales[at.clone()]),
+            minimum: minimums.get(at).map(|minimums| widened(minimums)),
         }
     }
 
@@ -112,10 +109,25 @@ impl Affine {
     }
 }
 
+/// Halves `[16]` of block `b` of scales and of minimums, if the type has them.
+fn factors<'a>(scales: &'a [u16], minimums: &'a [u16], b: usize) -> (&'a [u16], &'a [u16]) {
+    let rows = b * PANEL_ROWS..(b + 1) * PANEL_ROWS;
+    (&scales[rows.clone()], minimums.get(rows).unwrap_or(&[]))
+}
+
+/// Eight halves as singles.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(in crate::kernels) fn widened(bits: &[u16]) -> __m256 {
+    let bits = &bits[..LANES];
+    // SAFETY: the slice has eight elements.
+    unsafe { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
+}
+
 /// One block: scales and minimums `[16]`, quants `[8][16][4]`, out `[32][16]`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn bytes(factors: (&[f32], &[f32]), quants: &[i8], out: &mut [f32]) {
+fn bytes(factors: (&[u16], &[u16]), quants: &[i8], out: &mut [f32]) {
     assert!(quants.len() == out.len());
     for half in 0..PANEL_ROWS / LANES {
         let affine = Affine::load(factors, half);
@@ -142,7 +154,7 @@ fn bytes(factors: (&[f32], &[f32]), quants: &[i8], out: &mut [f32]) {
 /// One block: scales and minimums `[16]`, quants `[4][16][4]` of two nibbles, out `[32][16]`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn nibbles(factors: (&[f32], &[f32]), quants: &[u8], out: &mut [f32]) {
+fn nibbles(factors: (&[u16], &[u16]), quants: &[u8], out: &mut [f32]) {
     let half_out = BLOCK / 2 * PANEL_ROWS;
     assert!(quants.len() == half_out && out.len() == 2 * half_out);
     let low_bits = _mm256_set1_epi32(15);

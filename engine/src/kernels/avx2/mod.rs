@@ -18,6 +18,7 @@ mod matmul;
 mod matmul_fast;
 mod norm;
 mod quantize;
+mod rotate;
 
 /// Lanes of a register.
 const LANES: usize = 8;
@@ -41,6 +42,7 @@ detected! {
         (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: &mut Partials);
     merge: attend::merge, (into: &mut Partials, page: &Partials);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+    rotate: rotate::rotate, (head: &mut [f32], turns: &[f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
 }
 
@@ -54,6 +56,7 @@ pub(super) fn table() -> Kernels {
         attend,
         merge,
         rms_norm,
+        rotate,
         silu_mul,
     }
 }

@@ -27,38 +27,37 @@ pub(super) fn quantize(x: &[f32], out: &mut Activations) {
             let bits = _mm256_and_si256(_mm256_castps_si256(*value), magnitude);
             greatest = _mm256_max_epu32(greatest, bits);
         }
-        let (inverse, scale) = factors(greatest_lane(greatest));
+        let (inverse, scale) =
+            factors(across(greatest, |a, b| _mm_max_epu32(a, b)).cast_unsigned());
         out.scales[b] = scale;
         out.sums[b] = 0;
         if inverse == 0.0 {
             quants.fill(0);
             continue;
         }
-        let mut sum = _mm256_setzero_si256();
-        for (value, quants) in values.iter().zip(quants.chunks_exact_mut(LANES)) {
-            // Conversion rounds half to even, the default mode.
-            let rounded = _mm256_cvtps_epi32(_mm256_mul_ps(*value, _mm256_set1_ps(inverse)));
-            sum = _mm256_add_epi32(sum, rounded);
-            for (quant, rounded) in quants.iter_mut().zip(integers(rounded)) {
-                *quant = rounded as i8;
-            }
-        }
-        out.sums[b] = integers(sum).iter().sum();
+        let inverse = _mm256_set1_ps(inverse);
+        // Conversion rounds half to even, the default mode.
+        let rounded = values.map(|value| _mm256_cvtps_epi32(_mm256_mul_ps(value, inverse)));
+        // Magnitudes are at most 127, so packing saturates nothing; it interleaves the halves of its operands.
+        let low = _mm256_packs_epi32(rounded[0], rounded[1]);
+        let high = _mm256_packs_epi32(rounded[2], rounded[3]);
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+        // SAFETY: the chunk has 32 bytes.
+        unsafe { _mm256_storeu_si256(quants.as_mut_ptr().cast(), bytes) };
+        let pairs = _mm256_madd_epi16(_mm256_add_epi16(low, high), _mm256_set1_epi16(1));
+        out.sums[b] = across(pairs, |a, b| _mm_add_epi32(a, b));
     }
 }
 
+/// Combines the eight lanes with an operation whose order does not matter.
+#[inline]
 #[target_feature(enable = "avx2,fma")]
-fn integers(register: __m256i) -> [i32; LANES] {
-    let mut lanes = [0; LANES];
-    // SAFETY: the array has room for eight integers.
-    unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), register) };
-    lanes
-}
-
-#[target_feature(enable = "avx2,fma")]
-fn greatest_lane(register: __m256i) -> u32 {
-    integers(register)
-        .into_iter()
-        .map(i32::cast_unsigned)
-        .fold(0, u32::max)
+fn across(register: __m256i, combine: impl Fn(__m128i, __m128i) -> __m128i) -> i32 {
+    let four = combine(
+        _mm256_castsi256_si128(register),
+        _mm256_extracti128_si256::<1>(register),
+    );
+    let two = combine(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+    _mm_cvtsi128_si32(combine(two, _mm_shuffle_epi32::<0b00_00_00_01>(two)))
 }

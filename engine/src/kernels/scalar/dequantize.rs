@@ -25,10 +25,8 @@ pub(in crate::kernels) fn dequantize(panel: Panel<'_>, out: &mut [f32]) {
                 .zip(quants.chunks_exact(BLOCK * PANEL_ROWS))
                 .enumerate()
             {
-                let (scales, minimums) = factors(scales, minimums, b);
-                for_each_quad(out, quants, |q, lane| {
-                    value(i32::from(q), lane, scales, minimums)
-                });
+                let factors = Factors::of(scales, minimums, b);
+                for_each_quad(out, quants, |q, lane| factors.value(i32::from(q), lane));
             }
         }
         Panel::Nibbles {
@@ -46,10 +44,9 @@ pub(in crate::kernels) fn dequantize(panel: Panel<'_>, out: &mut [f32]) {
                 .chunks_exact_mut(2 * half)
                 .zip(quants.chunks_exact(half));
             for (b, (out, quants)) in blocks.enumerate() {
-                let (scales, minimums) = factors(scales, minimums, b);
+                let factors = Factors::of(scales, minimums, b);
                 let (low, high) = out.split_at_mut(half);
-                let value =
-                    |nibble: u8, lane| value(i32::from(nibble) - offset, lane, scales, minimums);
+                let value = |nibble: u8, lane| factors.value(i32::from(nibble) - offset, lane);
                 for_each_quad(low, quants, |pair, lane| value(pair & 15, lane));
                 for_each_quad(high, quants, |pair, lane| value(pair >> 4, lane));
             }
@@ -64,24 +61,34 @@ fn widen(bits: &[u16], out: &mut [f32], widen: impl Fn(u16) -> f32) {
     }
 }
 
-/// Scales and minimums `[16]` of block `b`; no minimums if the type has none.
-#[inline(always)]
-pub(in crate::kernels) fn factors<'a>(
-    scales: &'a [f32],
-    minimums: &'a [f32],
-    b: usize,
-) -> (&'a [f32], &'a [f32]) {
-    let rows = b * PANEL_ROWS..(b + 1) * PANEL_ROWS;
-    (&scales[rows.clone()], minimums.get(rows).unwrap_or(&[]))
+/// Scales and minimums of block `b`, widened; no minimums if the type has none.
+pub(super) struct Factors {
+    pub(super) scales: [f32; PANEL_ROWS],
+    pub(super) minimums: Option<[f32; PANEL_ROWS]>,
 }
 
-#[inline(always)]
-fn value(quant: i32, lane: usize, scales: &[f32], minimums: &[f32]) -> f32 {
-    let scaled = quant as f32 * scales[lane];
-    if minimums.is_empty() {
-        scaled
-    } else {
-        scaled + minimums[lane]
+impl Factors {
+    #[inline(always)]
+    pub(super) fn of(scales: &[u16], minimums: &[u16], b: usize) -> Self {
+        let widened = |bits: &[u16]| {
+            let mut row = [0.0; PANEL_ROWS];
+            widen(bits, &mut row, |bits| f16::from_bits(bits).to_f32());
+            row
+        };
+        let rows = b * PANEL_ROWS..(b + 1) * PANEL_ROWS;
+        Self {
+            scales: widened(&scales[rows.clone()]),
+            minimums: minimums.get(rows).map(widened),
+        }
+    }
+
+    #[inline(always)]
+    fn value(&self, quant: i32, lane: usize) -> f32 {
+        let scaled = quant as f32 * self.scales[lane];
+        match self.minimums {
+            Some(minimums) => scaled + minimums[lane],
+            None => scaled,
+        }
     }
 }
 

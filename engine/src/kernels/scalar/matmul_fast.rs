@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::dequantize::{factors, for_each_quad};
+use super::dequantize::{Factors, for_each_quad};
 use crate::tensor::dtype::BLOCK;
 use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS};
 use crate::tensor::{Activations, PackedMatrix, Panel};
@@ -34,13 +34,13 @@ pub(in crate::kernels) fn matmul_fast(
             let weights = integers.chunks_exact(BLOCK * PANEL_ROWS);
             for (b, (inputs, weights)) in inputs.chunks_exact(BLOCK).zip(weights).enumerate() {
                 let dots = dots(weights, inputs);
-                let (scales, minimums) = factors(scales, minimums, b);
+                let Factors { scales, minimums } = Factors::of(scales, minimums, b);
                 let x_scale = x.scales[row * blocks + b];
                 for ((sum, dot), scale) in sums.iter_mut().zip(dots).zip(scales) {
                     *sum = dot.mul_add(scale * x_scale, *sum);
                 }
                 let x_sum = x.sums[row * blocks + b] as f32;
-                for (sum, minimum) in sums.iter_mut().zip(minimums) {
+                for (sum, minimum) in sums.iter_mut().zip(minimums.into_iter().flatten()) {
                     *sum = x_sum.mul_add(minimum * x_scale, *sum);
                 }
             }
@@ -63,7 +63,7 @@ fn dots(weights: &[f32], inputs: &[f32]) -> [f32; PANEL_ROWS] {
 
 /// Writes the integer weights of a panel as `[cols][16]`; returns its scales and minimums, none if it is not quantised.
 #[inline(always)]
-fn unpack<'a>(panel: Panel<'a>, out: &mut [f32]) -> Option<(&'a [f32], &'a [f32])> {
+fn unpack<'a>(panel: Panel<'a>, out: &mut [f32]) -> Option<(&'a [u16], &'a [u16])> {
     match panel {
         Panel::Bytes {
             scales,

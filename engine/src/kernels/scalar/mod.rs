@@ -18,6 +18,7 @@ pub(super) mod matmul;
 pub(super) mod matmul_fast;
 pub(super) mod norm;
 pub(super) mod quantize;
+pub(super) mod rotate;
 
 /// Declares each kernel as is and compiled for FMA.
 macro_rules! compiled_twice {
@@ -48,6 +49,7 @@ compiled_twice! {
         (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: &mut Partials);
     merge: attend::merge, (into: &mut Partials, page: &Partials);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+    rotate: rotate::rotate, (head: &mut [f32], turns: &[f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);
 }
 
@@ -63,6 +65,7 @@ pub fn table() -> Kernels {
             attend: fma::attend,
             merge: fma::merge,
             rms_norm: fma::rms_norm,
+            rotate: fma::rotate,
             silu_mul: fma::silu_mul,
         };
     }
@@ -79,6 +82,7 @@ pub fn plain_table() -> Kernels {
         attend: plain::attend,
         merge: plain::merge,
         rms_norm: plain::rms_norm,
+        rotate: plain::rotate,
         silu_mul: plain::silu_mul,
     }
 }

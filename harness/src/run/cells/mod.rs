@@ -11,6 +11,7 @@ use baselines::{CellJob, Programs};
 use workloads::cells::external::{self, Bench};
 use workloads::cells::{self, Cell, CellTrace, CellWorkload, Grounds, arm};
 use workloads::envelope::ResolvedCells;
+use workloads::models::Label;
 use workloads::record::{
     MachineRecord, ModelNumbers, ModelRecord, RUN_SCHEMA, RunRecord, SettingsRecord,
 };
@@ -52,6 +53,11 @@ pub(super) fn run(
     } = super::begin(&mut plan, arguments, world)?;
     announce(&plan.envelope, &facts.model, &facts.machine, world);
     super::write_envelope(&plan, &directory)?;
+    if facts.model.label != Label::Synthetic.word() {
+        // A synthetic model is too small for any limit of the machine to be its own.
+        world.say("measuring what the machine can do at best, some seconds");
+        facts.machine.ceilings = Some(machine::measured_ceilings(plan.envelope.run.threads));
+    }
     let traces = run_arms(&plan.envelope, &facts.model, &programs, &directory, world)?;
     facts.sitting.load1_after = machine::load1();
     let record = assemble(&plan.envelope, facts, numbers, &traces)

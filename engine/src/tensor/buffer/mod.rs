@@ -1,11 +1,17 @@
-//! A zeroed, 64-byte aligned, fixed-size buffer of plain numbers.
+//! A zeroed, 64-byte aligned, fixed-size buffer of plain numbers, alone or one of many in an arena.
 //!
 //! Not here: growth. What needs to grow is a `Vec`.
 #![allow(unsafe_code)]
 
+mod arena;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
+
+pub use arena::Arena;
+use arena::Region;
 
 /// One cache line, and the widest vector register.
 const ALIGNMENT_BYTES: usize = 64;
@@ -24,6 +30,8 @@ use sealed::Plain;
 pub struct Buffer<T: Plain> {
     pointer: NonNull<T>,
     len: usize,
+    /// Whose memory it is, if not its own.
+    region: Option<Arc<Region>>,
 }
 
 // SAFETY: the buffer owns its memory and T is plain data, so moving it to another thread is sound.
@@ -38,13 +46,18 @@ impl<T: Plain> Buffer<T> {
             return Self {
                 pointer: NonNull::dangling(),
                 len,
+                region: None,
             };
         }
         let layout = Self::layout(len);
         // SAFETY: the layout has a size above zero, since len > 0 and T is not zero-sized.
         let pointer = unsafe { alloc_zeroed(layout) }.cast::<T>();
         match NonNull::new(pointer) {
-            Some(pointer) => Self { pointer, len },
+            Some(pointer) => Self {
+                pointer,
+                len,
+                region: None,
+            },
             None => handle_alloc_error(layout),
         }
     }
@@ -58,7 +71,7 @@ impl<T: Plain> Buffer<T> {
 
 impl<T: Plain> Drop for Buffer<T> {
     fn drop(&mut self) {
-        if self.len > 0 {
+        if self.len > 0 && self.region.is_none() {
             // SAFETY: allocated in `zeroed` with the same layout, and freed only here.
             unsafe { dealloc(self.pointer.as_ptr().cast(), Self::layout(self.len)) }
         }

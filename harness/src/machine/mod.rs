@@ -1,10 +1,14 @@
-//! Facts of the machine as run.json states them. Not here: measured ceilings, and the facts of the
-//! build (`build_facts`).
+//! Facts of the machine as run.json states them.
+//!
+//! Not here: measuring what it can do (`ceilings`), and the facts of the build (`build_facts`).
+
+pub mod ceilings;
 
 use std::fs;
 use std::io::Write;
+use std::time::Duration;
 
-use workloads::record::MachineRecord;
+use workloads::record::{CeilingsRecord, MachineRecord};
 
 use crate::error::Error;
 
@@ -80,11 +84,23 @@ pub fn facts(cores: usize) -> MachineRecord {
     }
 }
 
-/// Prints the facts.
+/// What is spent on ceilings; the buffer and the repetitions begun come on top.
+const BUDGET: Duration = Duration::from_secs(6);
+
+/// What the machine can do at best with up to `threads` threads, measured now.
+pub fn measured_ceilings(threads: usize) -> CeilingsRecord {
+    ceilings::measure(threads, BUDGET).record()
+}
+
+/// Prints the facts and the ceilings, measured now.
 pub fn print(as_json: bool, cores: usize, out: &mut dyn Write) -> Result<u8, Error> {
-    let facts = facts(cores);
+    let mut facts = facts(cores);
+    let measured = ceilings::measure(cores, BUDGET);
+    facts.ceilings = Some(measured.record());
     if as_json {
-        writeln!(out, "{:#}", serde_json::json!(facts))?;
+        let mut document = serde_json::json!(facts);
+        document["ceilings_spread"] = measured.spread();
+        writeln!(out, "{document:#}")?;
         return Ok(0);
     }
     writeln!(out, "class   {}", facts.class)?;
@@ -93,7 +109,22 @@ pub fn print(as_json: bool, cores: usize, out: &mut dyn Write) -> Result<u8, Err
     writeln!(out, "cores   {}", facts.cores)?;
     writeln!(out, "memory  {}", crate::table::size(facts.memory_bytes))?;
     writeln!(out, "os      {}", facts.os)?;
+    write!(out, "\n{}", measured.render())?;
     Ok(0)
+}
+
+/// Bytes of the largest cache of the first core, where the system tells.
+fn cache_bytes() -> Option<u64> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    let size_bytes = |cache: fs::DirEntry| {
+        let text = fs::read_to_string(cache.path().join("size")).ok()?;
+        text.trim()
+            .strip_suffix('K')?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1024)
+    };
+    caches.flatten().filter_map(size_bytes).max()
 }
 
 /// One-minute load average, where the system tells.

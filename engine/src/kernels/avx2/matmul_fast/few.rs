@@ -1,24 +1,22 @@
-//! Matrix product in `fast` mode: byte products summed in 32-bit lanes, lane = output row.
+//! Few inputs: the packed bytes are read as they are, eight rows against up to four inputs.
 //!
 //! `maddubs` multiplies unsigned by signed bytes and adds pairs in 16 bits with saturation. It never saturates here: signed
 //! weights enter as magnitude times an input that took their sign, at most 2 * 128 * 127 = 32 512; eight nibble
-//! products of a block sum to at most 8 * 2 * 15 * 127 = 30 480. Integer sums are exact in any order.
+//! products of a block sum to at most 8 * 2 * 15 * 127 = 30 480.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::LANES;
-use crate::tensor::dtype::BLOCK;
-use crate::tensor::packed::{NIBBLE_OFFSET, PANEL_ROWS, QUAD};
+use super::{BLOCK, LANES, PANEL_ROWS, QUAD, QUAD_BYTES};
+use crate::kernels::avx2::dequantize::widened;
+use crate::tensor::packed::NIBBLE_OFFSET;
 use crate::tensor::{Activations, PackedMatrix, Panel};
 
 /// Inputs per pass over a half panel: as many integer and float accumulators, and the weights, fit the registers.
 const TILE_INPUTS: usize = 4;
-/// Bytes of one group of four columns: `[16][4]`.
-const QUAD_BYTES: usize = QUAD * PANEL_ROWS;
 
 /// `out[n][16 * panels] = x[n][cols] * rows of the panels`; the matrix is quantised.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn matmul_fast(
     w: &PackedMatrix,
     panels: Range<usize>,
@@ -62,7 +60,7 @@ struct Place {
 
 /// `N` inputs against eight rows.
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn tile<const N: usize>(panel: Panel<'_>, x: &Activations, place: Place, out: &mut [f32]) {
     let blocks = x.cols / BLOCK;
     let mut sums = [_mm256_setzero_ps(); N];
@@ -99,13 +97,13 @@ fn tile<const N: usize>(panel: Panel<'_>, x: &Activations, place: Place, out: &m
             Panel::F32(_) | Panel::F16(_) | Panel::BF16(_) => return,
         };
         let at = b * PANEL_ROWS + place.half * LANES;
-        let scale = load(&scales[at..]);
+        let scale = widened(&scales[at..]);
         for (n, (sum, dot)) in sums.iter_mut().zip(dots).enumerate() {
             let x_scale = _mm256_set1_ps(x.scales[(place.row + n) * blocks + b]);
             *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, x_scale), *sum);
             if !minimums.is_empty() {
                 let x_sum = _mm256_set1_ps(x.sums[(place.row + n) * blocks + b] as f32);
-                let minimum = _mm256_mul_ps(load(&minimums[at..]), x_scale);
+                let minimum = _mm256_mul_ps(widened(&minimums[at..]), x_scale);
                 *sum = _mm256_fmadd_ps(x_sum, minimum, *sum);
             }
         }
@@ -117,17 +115,9 @@ fn tile<const N: usize>(panel: Panel<'_>, x: &Activations, place: Place, out: &m
     }
 }
 
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn load(values: &[f32]) -> __m256 {
-    let values = &values[..LANES];
-    // SAFETY: the slice has eight elements.
-    unsafe { _mm256_loadu_ps(values.as_ptr()) }
-}
-
 /// Four bytes of an input in every lane.
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn broadcast(input: &[i8], quad: usize) -> __m256i {
     let input = &input[quad * QUAD..][..QUAD];
     let bytes = [input[0], input[1], input[2], input[3]].map(i8::cast_unsigned);
@@ -136,7 +126,7 @@ fn broadcast(input: &[i8], quad: usize) -> __m256i {
 
 /// Dot products of eight rows of signed bytes, quants `[8][16][4]`, with `N` blocks of inputs.
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn bytes<const N: usize>(quants: &[i8], half: usize, inputs: [&[i8]; N]) -> [__m256i; N] {
     let ones = _mm256_set1_epi16(1);
     let mut dots = [_mm256_setzero_si256(); N];
@@ -155,7 +145,7 @@ fn bytes<const N: usize>(quants: &[i8], half: usize, inputs: [&[i8]; N]) -> [__m
 
 /// Dot products of eight rows of nibbles, quants `[4][16][4]`, with `N` blocks of inputs.
 #[inline]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn nibbles<const N: usize>(quants: &[u8], half: usize, inputs: [&[i8]; N]) -> [__m256i; N] {
     let low_bits = _mm256_set1_epi8(15);
     let mut pairs = [_mm256_setzero_si256(); N];

@@ -1,0 +1,28 @@
+//! The kernels for CPUs with AVX-512 (F, BW, DQ, VL) and its byte dot products (VNNI). Same bits as `scalar`.
+//!
+//! Sixteen lanes hold the sixteen rows of a panel. A file stands here where 512 bits or VNNI beat eight lanes; every
+//! other entry of the table is AVX2's, which all of these CPUs have too. Not here: sums across lanes.
+#![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports)] // intrinsics have names of their own
+
+use std::ops::Range;
+
+use super::{Kernels, avx2};
+use crate::tensor::{Activations, PackedMatrix};
+
+mod matmul_fast;
+
+/// The safe face of the kernel for the dispatch table.
+fn matmul_fast(w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]) {
+    // SAFETY: `table` is only called after every feature that the function enables was detected.
+    unsafe { matmul_fast::matmul_fast(w, panels, x, out) }
+}
+
+/// The AVX-512 table. Call only after detecting what `matmul_fast` enables, as [`Kernels::choose`] does.
+pub(super) fn table() -> Kernels {
+    Kernels {
+        name: "avx512",
+        matmul_fast,
+        ..avx2::table()
+    }
+}
