@@ -136,7 +136,17 @@ fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
     let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
     for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
-        figures::alike(trace, first, notes);
+        figures::alike(trace, first, trace, notes);
+        let (shares, declared) = (
+            trace.begin.settings.shared_attention,
+            trace.begin.arm == OURS,
+        );
+        notes.same(
+            Layer::Format,
+            "settings.shared_attention",
+            &shares,
+            &declared,
+        );
         let reference = of_cell.entry(&trace.begin.cell).or_insert(trace);
         figures::asks_alike(trace, Some(reference), notes);
     }

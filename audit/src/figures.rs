@@ -88,7 +88,8 @@ pub(crate) fn check(
     let longest = ended.max_by_key(|trace| trace.inputs_sha256.len());
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
-        alike(trace, first, notes);
+        let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
+        alike(trace, first, of_arm.unwrap_or(first), notes);
         asks_alike(trace, longest, notes);
     }
     notes.open("run.json");
@@ -165,8 +166,9 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
     })
 }
 
-/// Two traces of one run share model and settings; only policy and repetition differ.
-pub(crate) fn alike(trace: &Trace, first: &Trace, notes: &mut Notebook) {
+/// Two traces of one run share model and settings; only policy and repetition differ, and policy not
+/// between the traces of an arm, the first of which is `of_arm`.
+pub(crate) fn alike(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
     let (begin, other) = (&trace.begin, &first.begin);
     notes.same(
         Layer::Record,
@@ -180,6 +182,7 @@ pub(crate) fn alike(trace: &Trace, first: &Trace, notes: &mut Notebook) {
     let expected = Settings {
         cache: policy.cache,
         batched: policy.batched,
+        shared_attention: of_arm.begin.settings.shared_attention,
         ..other.settings.clone()
     };
     notes.same(Layer::Record, "settings", &begin.settings, &expected);

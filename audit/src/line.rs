@@ -41,6 +41,9 @@ pub(crate) enum Body {
 pub(crate) struct Settings {
     pub(crate) cache: String,
     pub(crate) batched: bool,
+    /// Absent from traces of before the setting.
+    #[serde(default)]
+    pub(crate) shared_attention: bool,
     pub(crate) mode: String,
     pub(crate) kernels: String,
     pub(crate) threads: u64,

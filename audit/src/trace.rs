@@ -257,6 +257,10 @@ impl Reader<'_> {
             &settings.batched,
             &batched,
         );
+        let shared = settings.cache == Cache::Shared.word();
+        notes.check(Layer::Format, shared || !settings.shared_attention, || {
+            "settings.shared_attention is true, but nothing is shared with this cache".to_owned()
+        });
         notes.same(
             Layer::Format,
             "settings.mode",

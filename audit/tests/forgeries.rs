@@ -167,6 +167,18 @@ fn false_counts_and_prompts() -> Vec<Forgery> {
             "client-supplied",
             other_question,
         ),
+        forgery(
+            "pages shared where nothing is",
+            Layer::Format,
+            "settings.shared_attention",
+            |f| trace(f, "agent-kv-2")[0]["settings"]["shared_attention"] = json!(true),
+        ),
+        forgery(
+            "pages shared in some repetitions",
+            Layer::Record,
+            "settings",
+            |f| trace(f, "fused-3")[0]["settings"]["shared_attention"] = json!(false),
+        ),
         forgery("a prompt hash", Layer::Prompt, "prompt_sha256", |f| {
             f.lines("naive-0", "request")[2]["prompt_sha256"] = json!("0".repeat(64));
         }),

@@ -92,6 +92,7 @@ impl Native {
         Settings {
             cache: cache.word().to_owned(),
             batched: self.options.batched,
+            shared_attention: self.options.shared_attention,
             mode: mode.to_owned(),
             kernels: self.engine.kernels().to_owned(),
             threads: self.engine.threads(),
@@ -139,14 +140,16 @@ fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
             Cache::Shared => CachePolicy::Shared,
         },
         batched: arm.batched,
+        shared_attention: arm.shared_attention,
         ..fleet_options(&job.envelope.mode, &job.envelope.run)?
     })
 }
 
 fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<EngineOptions, Error> {
-    let options = fleet_options(&envelope.mode, &envelope.run)?;
-    let _ = shared_attention; // the engine has one way to attend; its switch goes here
-    Ok(options)
+    Ok(EngineOptions {
+        shared_attention,
+        ..fleet_options(&envelope.mode, &envelope.run)?
+    })
 }
 
 /// One cache for everyone, everyone in every step, settings as the run asks.
@@ -162,6 +165,7 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         kv_pages: run.kv_pages,
         cache: CachePolicy::Shared,
         batched: true,
+        shared_attention: true,
     })
 }
 

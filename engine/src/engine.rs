@@ -35,6 +35,8 @@ pub struct EngineOptions {
     pub cache: CachePolicy,
     /// Several requests per step, or one after another.
     pub batched: bool,
+    /// Requests that hold a page together attend it together.
+    pub shared_attention: bool,
 }
 
 /// What an engine has done so far. KV rows are counted where the page pool writes them.
@@ -94,7 +96,8 @@ impl Engine {
                 Kernels::choose(options.kernels)?,
                 options.threads,
                 options.mode,
-            )?,
+            )?
+            .sharing_pages(options.shared_attention),
             pool: PagePool::new(model.kv_shape(), options.mode.kv_type(), options.kv_pages),
             cache: Cache::new(options.cache),
             options: *options,

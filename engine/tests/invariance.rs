@@ -101,6 +101,54 @@ fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
     }
 }
 
+/// Several requests on one prefix, of different depths, decoding together beside strangers: ids and last logits of each.
+fn fleet(options: &EngineOptions, prefix: usize) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let mut engine = Engine::new(Model::synthetic("synthetic-tiny").unwrap(), options).unwrap();
+    let mut record = Record::default();
+    let donor = prompt()[..prefix].to_vec();
+    engine.submit(request(100, donor.clone(), 1)).unwrap();
+    run(&mut engine, &mut record);
+    for agent in 0..6_u64 {
+        // Agents 2 and 5 share nothing; the others part at once or after some pages of their own.
+        let start = if agent % 3 == 2 { &[][..] } else { &donor };
+        let own = (0..=29 * agent as u32).map(|i| (i * 17 + 40 * agent as u32 + 1) % 255);
+        let ids = start.iter().copied().chain(own).collect();
+        engine
+            .submit(request(agent, ids, 3 + agent as usize))
+            .unwrap();
+    }
+    run(&mut engine, &mut record);
+    let answer = |agent: u64| {
+        (
+            bits(&record.last_logits[&agent]),
+            record.tokens[&agent].clone(),
+        )
+    };
+    (0..6).map(answer).collect()
+}
+
+#[test]
+fn attending_common_pages_together_changes_no_bit() {
+    for prefix in [40, 64, 100, 128, 129] {
+        for mode in [Mode::Exact, Mode::Fast] {
+            let options = |threads, shared_attention, batched| EngineOptions {
+                mode,
+                shared_attention,
+                batched,
+                ..options(KernelChoice::Auto, threads)
+            };
+            let expected = fleet(&options(1, false, false), prefix);
+            for (threads, shared) in [(1, true), (2, true), (5, true), (2, false)] {
+                let found = fleet(&options(threads, shared, true), prefix);
+                assert!(
+                    found == expected,
+                    "{mode}: prefix {prefix}, {threads} threads, {shared}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_prompt_found_whole_replays_one_position_and_answers_the_same() {
     let options = options(KernelChoice::Auto, 2);

@@ -5,9 +5,10 @@ mod common;
 
 use std::sync::LazyLock;
 
-use engine::kernels::{Kernels, scalar};
+use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
-    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, Span,
+    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, PartialsMut,
+    Span,
 };
 use engine::weights::quantize::encode;
 use half::f16;
@@ -69,6 +70,66 @@ fn rounded(x: &[f32], cols: usize) -> Activations {
     let mut out = Activations::zeroed(x.len() / cols, cols);
     (scalar::table().quantize)(x, &mut out);
     out
+}
+
+/// What queries see of a page: all of it, its beginning, its end, or something between, in any mixture; or a causal tail.
+fn spans() -> impl Strategy<Value = Vec<Span>> {
+    let span = prop_oneof![
+        2 => Just((0, 64)),
+        1 => (0..=64_usize).prop_map(|end| (0, end)),
+        1 => (0..=64_usize).prop_map(|first| (first, 64)),
+        1 => (0..=64_usize, 0..=64_usize).prop_map(|(a, b)| (a.min(b), b)),
+    ];
+    let causal = (0..70_usize, 1..4_usize, 0..70_usize).prop_map(|(start, group, window)| {
+        let span = |query: usize| {
+            let end = start + query / group + 1;
+            (end.saturating_sub(window).min(64), end.min(64))
+        };
+        (0..16).map(span).collect::<Vec<_>>()
+    });
+    let count = prop_oneof![6 => 1..9_usize, 1 => 9..=40_usize];
+    let mixed = count.prop_flat_map(move |count| prop::collection::vec(span.clone(), count));
+    prop_oneof![3 => mixed, 1 => causal].prop_map(|spans| {
+        let span = |&(first, end): &(usize, usize)| Span { first, end };
+        spans.iter().map(span).collect()
+    })
+}
+
+/// Bits by query of a page's partials: maximum, sum, output.
+fn attend(kernels: &Kernels, data: PageData<'_>, queries: &[f32], seen: &[Span]) -> Vec<Vec<u32>> {
+    let head_dim = queries.len() / seen.len();
+    let mut out = vec![7.0; Partials::elements(seen.len(), head_dim)];
+    let partials = PartialsMut::of(&mut out, seen.len());
+    let page = PageView { data, len: 64 };
+    (kernels.attend)(page, Some(page), queries, seen, 0.125, partials);
+    let of = |m| {
+        let own = Partials::of(&out, seen.len()).queries(m..m + 1);
+        [own.max, own.sum, own.out].concat()
+    };
+    (0..seen.len()).map(|m| bits(&of(m))).collect()
+}
+
+/// [`attend`] over the page as it is, and rounded to half precision.
+fn attend_as_both(
+    kernels: &Kernels,
+    (k, v): (&[f32], &[f32]),
+    queries: &[f32],
+    seen: &[Span],
+) -> [Vec<Vec<u32>>; 2] {
+    let half = |values: &[f32]| {
+        let halves = values.iter().map(|x| f16::from_f32(*x).to_bits());
+        halves.collect::<Vec<u16>>()
+    };
+    let (half_k, half_v) = (half(k), half(v));
+    let (k_half, v_half) = (half_k.as_slice(), half_v.as_slice());
+    [
+        PageData::F32 { k, v },
+        PageData::F16 {
+            k: k_half,
+            v: v_half,
+        },
+    ]
+    .map(|data| attend(kernels, data, queries, seen))
 }
 
 proptest! {
@@ -168,52 +229,35 @@ proptest! {
 
     #[test]
     fn attention_equals_the_reference_and_ignores_what_is_not_visible(
-        head_dim in prop::sample::select(vec![2_usize, 8, 20, 64, 72, 128]), m in 1..5_usize,
-        spans in prop::collection::vec((0..=64_usize, 0..=64_usize), 4), seed in values(64 * 128), queries in values(4 * 128),
+        head_dim in prop::sample::select(vec![2_usize, 8, 16, 20, 64, 72, 80, 128]), spans in spans(),
+        seed in values(64 * 128), queries in values(40 * 128),
     ) {
         let size = head_dim * PAGE_POSITIONS;
         let keys = &seed[..size];
         let page_values: Vec<f32> = keys.iter().rev().copied().collect();
-        let queries = &queries[..m * head_dim];
-        let seen: Vec<Span> = spans[..m].iter().map(|&(a, b)| Span { first: a.min(b), end: b }).collect();
-        let half = |values: &[f32]| values.iter().map(|x| f16::from_f32(*x).to_bits()).collect::<Vec<u16>>();
-        let attend_as = |kernels: &Kernels, data: PageData<'_>| {
-            let mut out = Partials::default();
-            (kernels.attend)(PageView { data, len: 64 }, queries, &seen, 0.125, &mut out);
-            [bits(&out.max), bits(&out.sum), bits(&out.out)]
-        };
-        // Both element types at once: six rows of bits.
-        let attend = |kernels: &Kernels, k: &[f32], v: &[f32]| {
-            let (half_k, half_v) = (half(k), half(v));
-            let single = attend_as(kernels, PageData::F32 { k, v });
-            (single, attend_as(kernels, PageData::F16 { k: &half_k, v: &half_v }))
-        };
+        let queries = &queries[..spans.len() * head_dim];
+        let attend = |kernels: &Kernels, k: &[f32], v: &[f32]| attend_as_both(kernels, (k, v), queries, &spans);
         let expected = attend(&scalar::table(), keys, &page_values);
         for other in others() {
             prop_assert_eq!(&attend(other, keys, &page_values), &expected);
         }
-        // What stands outside the slots anyone sees, even NaN, changes nothing.
-        let read = |slot: &usize| seen.iter().any(|span| (span.first..span.end).contains(slot));
-        let (mut k, mut v) = (keys.to_vec(), page_values.clone());
-        for position in (0..PAGE_POSITIONS).filter(|slot| !read(slot)) {
-            k.iter_mut().skip(position).step_by(PAGE_POSITIONS).for_each(|k| *k = f32::NAN);
-            v[position * head_dim..(position + 1) * head_dim].fill(f32::NAN);
-        }
-        for kernels in others().iter().chain([&scalar::table()]) {
-            prop_assert_eq!(&attend(kernels, &k, &v), &expected);
+        // Slots that a query does not see may hold anything, even NaN, whatever those beside it see.
+        for (m, span) in spans.iter().enumerate().step_by(spans.len().div_ceil(3)) {
+            let (mut k, mut v) = (keys.to_vec(), page_values.clone());
+            for slot in (0..PAGE_POSITIONS).filter(|slot| !(span.first..span.end).contains(slot)) {
+                k.iter_mut().skip(slot).step_by(PAGE_POSITIONS).for_each(|k| *k = f32::NAN);
+                v[slot * head_dim..(slot + 1) * head_dim].fill(f32::NAN);
+            }
+            for kernels in [scalar::table(), Kernels::choose(KernelChoice::Auto).unwrap()] {
+                for (found, expected) in attend(&kernels, &k, &v).iter().zip(&expected) {
+                    prop_assert_eq!(&found[m], &expected[m]);
+                }
+            }
         }
     }
 
     #[test]
-    fn merging_norms_turns_and_activations_equal_the_reference(
-        x in values(203), weight in values(203), len in 1..203_usize,
-        partials in prop::collection::vec((values(16), 0.0_f32..64.0, 0..3_usize), 2),
-    ) {
-        let partial = |(out, sum, empty): &(Vec<f32>, f32, usize)| Partials {
-            max: vec![if *empty == 0 { f32::NEG_INFINITY } else { out[0] }],
-            sum: vec![if *empty == 0 { 0.0 } else { *sum }],
-            out: if *empty == 0 { vec![0.0; 16] } else { out.clone() },
-        };
+    fn norms_turns_and_activations_equal_the_reference(x in values(203), weight in values(203), len in 1..203_usize) {
         let run = |kernels: &Kernels| {
             let mut normed = vec![0.0; len];
             (kernels.rms_norm)(&x[..len], &weight[..len], 1e-5, &mut normed);
@@ -221,9 +265,30 @@ proptest! {
             (kernels.silu_mul)(&mut gate, &weight[..len]);
             let mut head = x[..len / 2 * 2].to_vec();
             (kernels.rotate)(&mut head, &weight[..len / 2 * 2]);
-            let mut merged = partial(&partials[0]);
-            (kernels.merge)(&mut merged, &partial(&partials[1]));
-            [bits(&normed), bits(&gate), bits(&head), bits(&merged.max), bits(&merged.sum), bits(&merged.out)]
+            [bits(&normed), bits(&gate), bits(&head)]
+        };
+        let expected = run(&scalar::table());
+        for other in others() {
+            prop_assert_eq!(&run(other), &expected);
+        }
+    }
+
+    #[test]
+    fn merging_equals_the_reference(
+        queries in 1..20_usize, head_dim in 1..80_usize, seed in values(2 * 20 * 82),
+        sums in prop::collection::vec(prop_oneof![1 => Just(0.0_f32), 3 => 0.1_f32..64.0], 40),
+    ) {
+        let elements = Partials::elements(queries, head_dim);
+        let partials = |from: usize, sums: &[f32]| {
+            let mut values = seed[from..from + elements].to_vec();
+            PartialsMut::of(&mut values, queries).sum.copy_from_slice(&sums[..queries]);
+            values
+        };
+        let page = partials(0, &sums);
+        let run = |kernels: &Kernels| {
+            let mut into = partials(elements, &sums[20..]);
+            (kernels.merge)(PartialsMut::of(&mut into, queries), Partials::of(&page, queries));
+            bits(&into)
         };
         let expected = run(&scalar::table());
         for other in others() {
@@ -240,7 +305,7 @@ fn attention_over_pages_is_softmax_attention() {
     let keys: Vec<f32> = (0..positions * head_dim).map(|i| at(i + 31)).collect();
     let values: Vec<f32> = (0..positions * head_dim).map(|i| at(i + 77)).collect();
     let kernels = scalar::table();
-    let mut sum = Partials::default();
+    let mut sum = vec![0.0; Partials::elements(1, head_dim)];
     for start in (0..positions).step_by(PAGE_POSITIONS) {
         let len = PAGE_POSITIONS.min(positions - start);
         let (mut k, mut v) = (vec![0.0; 64 * head_dim], vec![0.0; 64 * head_dim]);
@@ -250,23 +315,21 @@ fn attention_over_pages_is_softmax_attention() {
                 v[slot * head_dim + d] = values[(start + slot) * head_dim + d];
             }
         }
-        let mut page = Partials::default();
+        let mut page = sum.clone();
         (kernels.attend)(
             PageView {
                 data: PageData::F32 { k: &k, v: &v },
                 len,
             },
+            None,
             &query,
             &[Span { first: 0, end: len }],
             0.5,
-            &mut page,
+            PartialsMut::of(&mut page, 1),
         );
-        if start == 0 {
-            sum = page;
-        } else {
-            (kernels.merge)(&mut sum, &page);
-        }
+        (kernels.merge)(PartialsMut::of(&mut sum, 1), Partials::of(&page, 1));
     }
+    let sum = Partials::of(&sum, 1);
     let score = |p: usize| -> f64 {
         let dot = |d: usize| f64::from(query[d]) * f64::from(keys[p * head_dim + d]);
         (0..head_dim).map(dot).sum::<f64>() * 0.5

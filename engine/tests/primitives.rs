@@ -7,7 +7,7 @@ mod common;
 
 use common::{Tensors, shared};
 use engine::kernels::{Kernels, scalar};
-use engine::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
+use engine::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
 
 /// Head size, heads and KV heads of the attention vectors.
 const DIM: usize = 16;
@@ -78,8 +78,8 @@ impl Cached {
     /// Softmax attention of `queries[m][DIM]`, each over the keys `seen[m]`, walked page by page.
     fn attend(&self, kernels: &Kernels, queries: &[f32], seen: &[Span], scale: f32) -> Vec<f32> {
         let len = self.k.len() / DIM;
-        let (mut sum, mut partial) = (Partials::default(), Partials::default());
-        sum.reset(seen.len(), DIM);
+        let elements = Partials::elements(seen.len(), DIM);
+        let (mut sums, mut partial) = (vec![0.0; elements], vec![0.0; elements]);
         for page in 0..(self.start + len).div_ceil(PAGE_POSITIONS) {
             let first = page * PAGE_POSITIONS;
             let (mut k, mut v) = ([0.0; DIM * PAGE_POSITIONS], [0.0; DIM * PAGE_POSITIONS]);
@@ -102,14 +102,17 @@ impl Cached {
             };
             (kernels.attend)(
                 view,
+                None,
                 queries,
                 &spans.collect::<Vec<_>>(),
                 scale,
-                &mut partial,
+                PartialsMut::of(&mut partial, seen.len()),
             );
-            (kernels.merge)(&mut sum, &partial);
+            let sums = PartialsMut::of(&mut sums, seen.len());
+            (kernels.merge)(sums, Partials::of(&partial, seen.len()));
         }
-        let rows = sum.out.chunks_exact(DIM).zip(&sum.sum);
+        let sum = Partials::of(&sums, seen.len());
+        let rows = sum.out.chunks_exact(DIM).zip(sum.sum);
         rows.flat_map(|(row, sum)| row.iter().map(move |value| value / sum))
             .collect()
     }

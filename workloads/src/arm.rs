@@ -37,6 +37,8 @@ pub struct Arm {
     pub spans_workers: bool,
     /// Whether requests of different agents share engine steps.
     pub batched: bool,
+    /// Whether agents that hold a page together attend it together.
+    pub shared_attention: bool,
     /// Whom it represents in a comparison.
     pub stands_for: &'static str,
     /// What a reader of its figures must know.
@@ -50,6 +52,7 @@ pub const ARMS: [Arm; 5] = [
         cache: Cache::None,
         spans_workers: false,
         batched: false,
+        shared_attention: false,
         stands_for: "a floor nobody ships: the whole context again every turn",
         note: None,
     },
@@ -58,6 +61,7 @@ pub const ARMS: [Arm; 5] = [
         cache: Cache::Session,
         spans_workers: false,
         batched: false,
+        shared_attention: false,
         stands_for: "one warm cache per agent, one agent at a time",
         note: None,
     },
@@ -66,6 +70,7 @@ pub const ARMS: [Arm; 5] = [
         cache: Cache::Session,
         spans_workers: false,
         batched: true,
+        shared_attention: false,
         stands_for: "the same, agents batched: isolates batching",
         note: None,
     },
@@ -74,6 +79,7 @@ pub const ARMS: [Arm; 5] = [
         cache: Cache::Shared,
         spans_workers: false,
         batched: true,
+        shared_attention: false,
         stands_for: "what a tuned engine does in one instance: the arm to beat",
         note: None,
     },
@@ -82,10 +88,9 @@ pub const ARMS: [Arm; 5] = [
         cache: Cache::Shared,
         spans_workers: true,
         batched: true,
-        stands_for: "this engine: one cache for all workers and sessions",
-        note: Some(
-            "same policy as instance-shared until shared-prefix attention and several workers are in",
-        ),
+        shared_attention: true,
+        stands_for: "this engine: one cache for all workers and sessions, shared-prefix attention",
+        note: Some("instance-shared with shared-prefix attention until several workers are in"),
     },
 ];
 

@@ -28,6 +28,9 @@ pub struct Settings {
     pub cache: String,
     /// Several requests per step.
     pub batched: bool,
+    /// A page that several requests hold is attended once for all of them. Traces from before the setting lack it.
+    #[serde(default)]
+    pub shared_attention: bool,
     /// Numeric mode.
     pub mode: String,
     /// Kernel set used.

@@ -38,6 +38,7 @@ fn begin(arm: &str, rep: usize) -> Body {
         settings: Settings {
             cache: "none".to_owned(),
             batched: false,
+            shared_attention: false,
             mode: "exact".to_owned(),
             kernels: "scalar".to_owned(),
             threads: 2,

@@ -2,6 +2,8 @@
 //!
 //! Not here: matrix products (`product`), attention (`attend`), instruction sets.
 
+use std::sync::Mutex;
+
 use super::{RopeTable, Stack};
 use crate::error::Result;
 use crate::kernels::Kernels;
@@ -16,6 +18,9 @@ pub struct Cpu {
     pub(super) kernels: Kernels,
     pub(super) pool: Pool,
     pub(super) mode: Mode,
+    pub(super) share_pages: bool,
+    /// Room for the partials of attention, kept between calls.
+    pub(super) partials: Mutex<Vec<f32>>,
 }
 
 impl Cpu {
@@ -26,7 +31,18 @@ impl Cpu {
             kernels,
             pool,
             mode,
+            share_pages: false,
+            partials: Mutex::default(),
         })
+    }
+
+    /// As it is, but rows of different sequences attend a page together that both hold, if `share_pages`.
+    #[must_use]
+    pub fn sharing_pages(self, share_pages: bool) -> Self {
+        Self {
+            share_pages,
+            ..self
+        }
     }
 
     /// Numeric mode of the matrix products.

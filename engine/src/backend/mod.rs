@@ -10,7 +10,7 @@ mod cpu;
 mod product;
 mod rope;
 
-pub use attend::{AttendRow, Heads};
+pub use attend::{AttendRow, Heads, Pages};
 pub use cpu::{Cpu, Projection};
 pub use product::{Inputs, Stack};
 pub use rope::{Rope, RopeScaling, RopeTable};

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
+use crate::tensor::{Activations, PackedMatrix, PageView, Partials, PartialsMut, Span};
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
@@ -29,9 +29,17 @@ pub type Quantize = fn(x: &[f32], &mut Activations);
 /// The product of [`Matmul`] in `fast` mode, for quantised matrices.
 pub type MatmulFast = fn(&PackedMatrix, Range<usize>, x: &Activations, out: &mut [f32]);
 /// Attention of `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
-pub type Attend = fn(PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, &mut Partials);
+/// `next` is the page it is likely to be called for next, which may be fetched meanwhile.
+pub type Attend = fn(
+    PageView<'_>,
+    next: Option<PageView<'_>>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    PartialsMut<'_>,
+);
 /// Adds the partial of a later page to what earlier pages gave.
-pub type Merge = fn(into: &mut Partials, page: &Partials);
+pub type Merge = fn(into: PartialsMut<'_>, page: Partials<'_>);
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
 pub type RmsNorm = fn(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
 /// Turns pairs of neighbours of `head[head_dim]` by `turns[head_dim / 2][2]`, cosines and sines.

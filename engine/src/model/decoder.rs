@@ -7,7 +7,7 @@ use super::Model;
 use super::load::Layer;
 use crate::backend::{AttendRow, Cpu, Projection, RopeTable};
 use crate::kv::{KvShape, PageId, PagePool, RowSource};
-use crate::tensor::{PAGE_POSITIONS, PageView};
+use crate::tensor::PAGE_POSITIONS;
 
 /// A position to run.
 #[derive(Clone, Copy, Debug)]
@@ -151,10 +151,6 @@ impl Model {
                 pool.write(page, slot, index, pair, source);
             }
         }
-        let pages: Vec<Vec<PageView<'_>>> = sequences
-            .iter()
-            .map(|pages| pages.iter().map(|page| pool.view(*page, index)).collect())
-            .collect();
         let seen: Vec<AttendRow> = rows
             .iter()
             .map(|row| AttendRow {
@@ -163,6 +159,8 @@ impl Model {
                 position: row.position,
             })
             .collect();
+        let pool = &*pool;
+        let pages = |sequence: usize, at: usize| pool.view(sequences[sequence][at], index);
         let attended = &mut scratch.attended;
         cpu.attend(&scratch.queries, &seen, &pages, self.config.heads, attended);
         let inputs = cpu.inputs(attended, [&layer.attention_output]);

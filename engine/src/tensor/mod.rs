@@ -14,4 +14,4 @@ pub use buffer::{Arena, Buffer};
 pub use dtype::DType;
 pub use mode::{KvType, Mode};
 pub use packed::{PackedMatrix, Panel};
-pub use view::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
+pub use view::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};

@@ -2,6 +2,8 @@
 //!
 //! Not here: who owns a page or how long it lives (`kv`).
 
+use std::ops::Range;
+
 /// Positions per KV page; pages are aligned to absolute position.
 pub const PAGE_POSITIONS: usize = 64;
 
@@ -51,6 +53,16 @@ pub struct PageView<'a> {
 }
 
 impl PageView<'_> {
+    /// Whether both show the same memory: the same page, held by two sequences.
+    #[must_use]
+    pub fn is(self, other: PageView<'_>) -> bool {
+        match (self.data, other.data) {
+            (PageData::F32 { k: a, .. }, PageData::F32 { k: b, .. }) => std::ptr::eq(a, b),
+            (PageData::F16 { k: a, .. }, PageData::F16 { k: b, .. }) => std::ptr::eq(a, b),
+            _ => false,
+        }
+    }
+
     /// The view of one KV head: keys `[head_dim][64]`, values `[64][head_dim]`.
     #[must_use]
     pub fn head(self, head: usize, head_dim: usize) -> Self {
@@ -73,27 +85,80 @@ impl PageView<'_> {
     }
 }
 
-/// Attention of several queries over a run of pages, not yet divided by `sum`.
-#[derive(Clone, Debug, Default)]
-pub struct Partials {
-    /// Greatest score so far, `[queries]`; minus infinity where a query saw nothing.
-    pub max: Vec<f32>,
-    /// Sum of exp(score - max), `[queries]`.
-    pub sum: Vec<f32>,
-    /// Sum of exp(score - max) times value, `[queries][head_dim]`.
-    pub out: Vec<f32>,
+/// Attention of several queries over some pages, not yet divided by `sum`. Borrowed from one flat buffer,
+/// `[max, sum, out]`, so that many of them can stand side by side in memory of the caller's.
+#[derive(Clone, Copy, Debug)]
+pub struct Partials<'a> {
+    /// Greatest score so far, `[queries]`; means nothing where `sum` is zero.
+    pub max: &'a [f32],
+    /// Sum of exp(score - max), `[queries]`; zero where a query saw nothing.
+    pub sum: &'a [f32],
+    /// Sum of exp(score - max) times value, `[queries][head_dim]`; means nothing where `sum` is zero.
+    pub out: &'a [f32],
 }
 
-impl Partials {
-    /// Room for `queries` queries of `head_dim`, each having seen nothing.
-    pub fn reset(&mut self, queries: usize, head_dim: usize) {
-        for (values, len, empty) in [
-            (&mut self.max, queries, f32::NEG_INFINITY),
-            (&mut self.sum, queries, 0.0),
-            (&mut self.out, queries * head_dim, 0.0),
-        ] {
-            values.clear();
-            values.resize(len, empty);
+/// [`Partials`] to be written.
+#[derive(Debug)]
+pub struct PartialsMut<'a> {
+    /// See [`Partials`].
+    pub max: &'a mut [f32],
+    /// See [`Partials`].
+    pub sum: &'a mut [f32],
+    /// See [`Partials`].
+    pub out: &'a mut [f32],
+}
+
+impl<'a> Partials<'a> {
+    /// Elements of a buffer for `queries` queries.
+    #[must_use]
+    pub fn elements(queries: usize, head_dim: usize) -> usize {
+        queries * (2 + head_dim)
+    }
+
+    /// What `buffer` says of `queries` queries.
+    #[must_use]
+    pub fn of(buffer: &'a [f32], queries: usize) -> Self {
+        let (max, rest) = buffer.split_at(queries);
+        let (sum, out) = rest.split_at(queries);
+        Self { max, sum, out }
+    }
+
+    /// Those of some queries.
+    #[must_use]
+    pub fn queries(self, range: Range<usize>) -> Self {
+        let head_dim = self.out.len() / self.max.len();
+        Self {
+            max: &self.max[range.clone()],
+            sum: &self.sum[range.clone()],
+            out: &self.out[range.start * head_dim..range.end * head_dim],
         }
+    }
+}
+
+impl<'a> PartialsMut<'a> {
+    /// Those of `queries` queries in `buffer`, as they are.
+    #[must_use]
+    pub fn of(buffer: &'a mut [f32], queries: usize) -> Self {
+        let (max, rest) = buffer.split_at_mut(queries);
+        let (sum, out) = rest.split_at_mut(queries);
+        Self { max, sum, out }
+    }
+
+    /// Those of some queries.
+    #[must_use]
+    pub fn queries(&mut self, range: Range<usize>) -> PartialsMut<'_> {
+        let head_dim = self.out.len() / self.max.len();
+        PartialsMut {
+            max: &mut self.max[range.clone()],
+            sum: &mut self.sum[range.clone()],
+            out: &mut self.out[range.start * head_dim..range.end * head_dim],
+        }
+    }
+
+    /// That every query saw nothing.
+    pub fn clear(&mut self) {
+        self.max.fill(f32::NEG_INFINITY);
+        self.sum.fill(0.0);
+        self.out.fill(0.0);
     }
 }

@@ -181,6 +181,7 @@ pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::
         kv_pages: 512,
         cache: engine::CachePolicy::Shared,
         batched: true,
+        shared_attention: true,
     }
 }
 

@@ -146,6 +146,7 @@ fn compute(model: Model) -> Result<()> {
         kv_pages: 4,
         cache: CachePolicy::Shared,
         batched: true,
+        shared_attention: true,
     };
     Engine::new(model, &options)?.logits(&[0, 1, 2], false)?;
     Ok(())

@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn the_array_is_small_and_begins_with_the_first_level_of_all() {
         // No array of these can have fewer rows than 8 times 3.
-        let rows = pairwise(&[8, 3, 3, 3, 2]);
+        let rows = pairwise(&[8, 3, 3, 3, 2, 2]);
         assert_eq!(rows.len(), 24);
-        assert_eq!(rows[0], [0; 5]);
+        assert_eq!(rows[0], [0; 6]);
         assert_eq!(pairwise(&[]), Vec::<Vec<usize>>::new());
         assert_eq!(product(&[2, 3]).len(), 6);
         assert_eq!(product(&[2, 3])[4], [1, 1]);

@@ -8,7 +8,7 @@ use engine::kernels::Kernels;
 use super::subject::PROMPT_LEN;
 
 /// Names of the factors, in the order of [`Factors::labels`].
-pub(super) const NAMES: [&str; 5] = ["hit", "batch", "chunk", "threads", "kernels"];
+pub(super) const NAMES: [&str; 6] = ["hit", "batch", "chunk", "threads", "kernels", "sharing"];
 
 /// The levels of each factor, the plainest path first.
 pub(super) struct Factors {
@@ -17,6 +17,7 @@ pub(super) struct Factors {
     chunks: Vec<usize>,
     threads: Vec<usize>,
     kernels: Vec<KernelChoice>,
+    shared_attention: Vec<bool>,
 }
 
 /// One way to compute the answer.
@@ -32,6 +33,8 @@ pub(super) struct Combination {
     pub(super) threads: usize,
     /// Kernel set.
     pub(super) kernels: KernelChoice,
+    /// Whether requests attend common pages together.
+    pub(super) shared_attention: bool,
 }
 
 impl Factors {
@@ -49,6 +52,7 @@ impl Factors {
             chunks: vec![1, 16, 64, 512],
             threads: vec![1, 2, 3],
             kernels,
+            shared_attention: vec![false, true],
         }
     }
 
@@ -65,7 +69,7 @@ impl Factors {
     }
 
     /// How many levels each factor has.
-    pub(super) fn sizes(&self) -> [usize; 5] {
+    pub(super) fn sizes(&self) -> [usize; 6] {
         self.labels().map(|labels| labels.len())
     }
 
@@ -77,17 +81,20 @@ impl Factors {
             chunk: self.chunks[levels[2]],
             threads: self.threads[levels[3]],
             kernels: self.kernels[levels[4]],
+            shared_attention: self.shared_attention[levels[5]],
         }
     }
 
     /// Every level in words.
-    pub(super) fn labels(&self) -> [Vec<String>; 5] {
+    pub(super) fn labels(&self) -> [Vec<String>; 6] {
         let numbers = |levels: &[usize]| levels.iter().map(ToString::to_string).collect();
         let kernels = self.kernels.iter().map(ToString::to_string).collect();
         let hits = self.hits.iter().map(|hit| hit_in_words(*hit)).collect();
         let [batches, chunks, threads] =
             [&self.batches, &self.chunks, &self.threads].map(|it| numbers(it));
-        [hits, batches, chunks, threads, kernels]
+        let sharing = self.shared_attention.iter();
+        let sharing = sharing.map(|it| sharing_in_words(*it).to_owned());
+        [hits, batches, chunks, threads, kernels, sharing.collect()]
     }
 }
 
@@ -100,6 +107,10 @@ fn hit_in_words(hit: usize) -> String {
     }
 }
 
+fn sharing_in_words(shared: bool) -> &'static str {
+    if shared { "shared pages" } else { "none" }
+}
+
 impl std::fmt::Display for Combination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -108,11 +119,13 @@ impl std::fmt::Display for Combination {
             chunk,
             threads,
             kernels,
+            shared_attention,
         } = *self;
         let hit = hit_in_words(hit);
+        let sharing = sharing_in_words(shared_attention);
         write!(
             f,
-            "hit {hit}; batch {batch}; chunk {chunk}; threads {threads}; kernels {kernels}"
+            "hit {hit}; batch {batch}; chunk {chunk}; threads {threads}; kernels {kernels}; sharing {sharing}"
         )
     }
 }

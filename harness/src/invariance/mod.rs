@@ -1,7 +1,7 @@
 //! `harness invariance`: the same question on many paths, and whether the answer had the same bits on all.
 //!
-//! On a synthetic model the full product of batch, cache hit, chunk, threads and kernels; on a real one an array in which
-//! every pair of levels meets. Not here: whether the answer is right (the engine's golden tests).
+//! On a synthetic model the full product of batch, cache hit, chunk, threads, kernels and shared attention; on a real one
+//! an array in which every pair of levels meets. Not here: whether the answer is right (the engine's golden tests).
 
 mod covering;
 mod factors;

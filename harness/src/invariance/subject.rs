@@ -105,6 +105,7 @@ fn options(mode: Mode, path: &Combination) -> EngineOptions {
         kv_pages,
         cache: CachePolicy::Shared,
         batched: true,
+        shared_attention: path.shared_attention,
     }
 }
 

@@ -177,6 +177,7 @@ fn options(
         kv_pages: positions.div_ceil(PAGE_POSITIONS) + 1,
         cache: CachePolicy::None,
         batched: false,
+        shared_attention: false,
     })
 }
 

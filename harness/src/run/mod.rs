@@ -256,6 +256,7 @@ fn begin_of(begin: &Body, name: &str, repetition: usize) -> Option<Body> {
         let kind = workloads::arm::named(name).ok()?;
         kind.cache.word().clone_into(&mut settings.cache);
         settings.batched = kind.batched;
+        settings.shared_attention = kind.shared_attention;
         name.clone_into(arm);
         *rep = repetition;
     }

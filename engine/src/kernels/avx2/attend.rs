@@ -1,16 +1,17 @@
-//! The page primitive: sixty-four scores in eight registers, then values by dimension.
+//! The page primitive: several queries against a page as two small products, scores and values, in one register tile.
+//!
+//! A key or value is widened once for all queries of a tile. Which queries share a tile changes no sum: each score has
+//! its dimensions ascending, each output its keys ascending, in an accumulator of its own. Not here: which pages.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
-use super::exp::exp;
+use super::exp::exp_below_zero;
 use super::{LANES, lanes};
-use crate::kernels::sum_stripes;
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
+use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
 
-/// Registers that hold the scores of a page.
-const SCORE_REGISTERS: usize = PAGE_POSITIONS / LANES;
-/// Registers of output dimensions summed in one sweep over the values.
-const OUT_REGISTERS: usize = 8;
+/// Queries of the widest tile: 6 x 2 accumulators, two registers of keys and one query fill the sixteen registers.
+const QUERIES_MAX: usize = 6;
 
 /// An element type of cached keys and values.
 trait Element: Copy {
@@ -47,142 +48,388 @@ impl Element for u16 {
     }
 }
 
+/// Rows of a matrix, `stride` elements apart.
+#[derive(Clone, Copy)]
+struct Rows<'a, T> {
+    data: &'a [T],
+    stride: usize,
+}
+
+/// One head's page: keys `[head_dim][64]`, values `[64][head_dim]`.
+#[derive(Clone, Copy)]
+struct Page<'a, E> {
+    k: &'a [E],
+    v: &'a [E],
+    /// Where the keys and the values begin that will be read after these.
+    next: [Option<Place>; 2],
+}
+
+/// An address to fetch from, never to read.
+type Place = *const i8;
+
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn attend(
     page: PageView<'_>,
+    next: Option<PageView<'_>>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    out: PartialsMut<'_>,
 ) {
+    let next = next.map(|next| match next.data {
+        PageData::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageData::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+    });
+    let next = next.map_or([None; 2], |places| places.map(Some));
     match page.data {
-        PageData::F32 { k, v } => attend_elements((k, v), queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_elements((k, v), queries, seen, scale, out),
+        PageData::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageData::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
     }
 }
 
-#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn attend_elements<E: Element>(
-    (k, v): (&[E], &[E]),
+    mut page: Page<'_, E>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    mut out: PartialsMut<'_>,
 ) {
-    let head_dim = k.len() / PAGE_POSITIONS;
-    out.reset(seen.len(), head_dim);
-    for (m, (query, &seen)) in queries.chunks_exact(head_dim).zip(seen).enumerate() {
-        if seen.is_empty() {
-            continue;
-        }
-        let mut weights = [0.0_f32; PAGE_POSITIONS];
-        (out.max[m], out.sum[m]) = softmax(scores(query, k), seen, scale, &mut weights);
-        let out = &mut out.out[m * head_dim..][..head_dim];
-        weighted_sum(
-            &weights[seen.first..seen.end],
-            &v[seen.first * head_dim..],
-            out,
-        );
-    }
-}
-
-/// Dot products with all keys of the page, dimensions ascending.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn scores<E: Element>(query: &[f32], keys: &[E]) -> [__m256; SCORE_REGISTERS] {
-    let mut scores = [_mm256_setzero_ps(); SCORE_REGISTERS];
-    for (&q, keys) in query.iter().zip(keys.chunks_exact(PAGE_POSITIONS)) {
-        let q = _mm256_set1_ps(q);
-        for (i, score) in scores.iter_mut().enumerate() {
-            // SAFETY: the chunk has 64 keys and i < 8.
-            let key = unsafe { E::load(keys.as_ptr().add(i * LANES)) };
-            *score = _mm256_fmadd_ps(q, key, *score);
-        }
-    }
-    scores
-}
-
-/// Writes exp(score - max) of the slots seen, zero elsewhere; returns the maximum and the striped sum.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn softmax(
-    mut scores: [__m256; SCORE_REGISTERS],
-    seen: Span,
-    scale: f32,
-    weights: &mut [f32; PAGE_POSITIONS],
-) -> (f32, f32) {
-    let minus_infinity = _mm256_set1_ps(f32::NEG_INFINITY);
-    let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let mut max = minus_infinity;
-    for (i, score) in scores.iter_mut().enumerate() {
-        let slot = _mm256_add_epi32(lane, _mm256_set1_epi32((i * LANES) as i32));
-        let before_end = _mm256_cmpgt_epi32(_mm256_set1_epi32(seen.end as i32), slot);
-        let before_first = _mm256_cmpgt_epi32(_mm256_set1_epi32(seen.first as i32), slot);
-        let seen = _mm256_castsi256_ps(_mm256_andnot_si256(before_first, before_end));
-        let scaled = _mm256_mul_ps(*score, _mm256_set1_ps(scale));
-        *score = _mm256_blendv_ps(minus_infinity, scaled, seen);
-        max = _mm256_max_ps(*score, max);
-    }
-    let max = lanes(max)
-        .into_iter()
-        .fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
-    let mut sum = _mm256_setzero_ps();
-    for (i, score) in scores.iter().enumerate() {
-        let weight = exp(_mm256_sub_ps(*score, _mm256_set1_ps(max)));
-        sum = _mm256_add_ps(sum, weight);
-        // SAFETY: i < 8 registers of the 64 weights.
-        unsafe { _mm256_storeu_ps(weights.as_mut_ptr().add(i * LANES), weight) };
-    }
-    (max, sum_stripes(lanes(sum)))
-}
-
-/// `out = sum over positions, ascending, of weight * value`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn weighted_sum<E: Element>(weights: &[f32], values: &[E], out: &mut [f32]) {
-    let head_dim = out.len();
-    assert!(values.len() >= weights.len() * head_dim);
+    let head_dim = page.k.len() / PAGE_POSITIONS;
     let mut first = 0;
-    while head_dim - first >= OUT_REGISTERS * LANES {
-        sweep::<OUT_REGISTERS, E>(weights, values, first, out);
-        first += OUT_REGISTERS * LANES;
+    while first < seen.len() {
+        let count = QUERIES_MAX.min(seen.len() - first);
+        let range = first..first + count;
+        let queries = &queries[range.start * head_dim..range.end * head_dim];
+        let (seen, out) = (&seen[range.clone()], out.queries(range));
+        // 64 keys are 8 registers; sums, keys and queries together must leave some of the sixteen.
+        match count {
+            1 => tile::<1, 8, E>(page, queries, seen, scale, out),
+            2 => tile::<2, 4, E>(page, queries, seen, scale, out),
+            3 => tile::<3, 3, E>(page, queries, seen, scale, out),
+            4 => tile::<4, 2, E>(page, queries, seen, scale, out),
+            5 => tile::<5, 2, E>(page, queries, seen, scale, out),
+            _ => tile::<QUERIES_MAX, 2, E>(page, queries, seen, scale, out),
+        }
+        page.next = [None; 2]; // fetched once
+        first += count;
     }
-    while head_dim - first >= LANES {
-        sweep::<1, E>(weights, values, first, out);
+}
+
+/// Q queries over the page, R registers of keys or of dimensions at a time.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tile<const Q: usize, const R: usize, E: Element>(
+    page: Page<'_, E>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    mut out: PartialsMut<'_>,
+) {
+    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
+    let (from, to) = seen.iter().fold((PAGE_POSITIONS, 0), |(from, to), seen| {
+        (from.min(seen.first), to.max(seen.end))
+    });
+    let scores = Product {
+        x: rows(queries, head_dim),
+        y: rows(page.k, PAGE_POSITIONS),
+        steps: 0..head_dim,
+        next: page.next[0],
+    };
+    let touched = from / LANES * LANES..to.next_multiple_of(LANES);
+    scores.add::<Q, R>(touched.clone(), weights.as_flattened_mut(), PAGE_POSITIONS);
+    softmax(&mut weights, seen, touched, scale, &mut out);
+    out.out.fill(0.0);
+    // Every query sees the slots of `joint`; what is seen by some only is multiplied for them alone, in its turn: a slot
+    // that a query does not see may hold anything.
+    let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
+    let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
+    let joint = start..end.max(start);
+    let values = rows(page.v, head_dim);
+    for q in 0..Q {
+        let head = seen[q].first..seen[q].end.min(joint.start);
+        let out = &mut out.out[q * head_dim..][..head_dim];
+        alone(&weights[q], values, head, out);
+    }
+    let sums = Product {
+        x: rows(weights.as_flattened(), PAGE_POSITIONS),
+        y: values,
+        steps: joint.clone(),
+        next: page.next[1],
+    };
+    sums.add::<Q, R>(0..head_dim, out.out, head_dim);
+    for q in 0..Q {
+        let tail = seen[q].first.max(joint.end)..seen[q].end;
+        let out = &mut out.out[q * head_dim..][..head_dim];
+        alone(&weights[q], values, tail, out);
+    }
+}
+
+fn rows<T>(data: &[T], stride: usize) -> Rows<'_, T> {
+    Rows { data, stride }
+}
+
+/// The values of slots that one query sees and not all of its tile.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn alone<E: Element>(
+    weights: &[f32; PAGE_POSITIONS],
+    values: Rows<'_, E>,
+    slots: Range<usize>,
+    out: &mut [f32],
+) {
+    let sums = Product {
+        x: rows(weights, PAGE_POSITIONS),
+        y: values,
+        steps: slots,
+        next: None,
+    };
+    let head_dim = out.len();
+    sums.add::<1, 8>(0..head_dim, out, head_dim);
+}
+
+/// Sums over i of `steps`, ascending, of `x[q][i] * y[i][column]`.
+struct Product<'a, E> {
+    x: Rows<'a, f32>,
+    y: Rows<'a, E>,
+    steps: Range<usize>,
+    /// What to fetch meanwhile, as long as `y`.
+    next: Option<Place>,
+}
+
+impl<E: Element> Product<'_, E> {
+    /// Adds to `out[Q][stride]` in some columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn add<const Q: usize, const R: usize>(
+        &self,
+        columns: Range<usize>,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let Self { x, y, steps, .. } = self;
+        if steps.is_empty() {
+            return;
+        }
+        assert!((Q - 1) * x.stride + steps.end <= x.data.len());
+        assert!((steps.end - 1) * y.stride + columns.end <= y.data.len());
+        assert!((Q - 1) * stride + columns.end <= out.len());
+        let strips = columns.len().div_ceil(R * LANES);
+        let (mut first, mut strip) = (columns.start, 0);
+        while columns.end - first >= LANES {
+            let ahead = self.ahead(strip, strips);
+            // SAFETY: the assertions above; the registers fit before `columns.end`.
+            first += unsafe {
+                match (columns.end - first) / LANES {
+                    left if left >= R => self.strip::<Q, R>(first, out, stride, ahead),
+                    left if left >= 2 => self.strip::<Q, 2>(first, out, stride, ahead),
+                    _ => self.strip::<Q, 1>(first, out, stride, ahead),
+                }
+            };
+            strip += 1;
+        }
+        for column in first..columns.end {
+            for q in 0..Q {
+                let out = &mut out[q * stride + column];
+                *out = steps.clone().fold(*out, |sum, i| {
+                    x.data[q * x.stride + i].mul_add(y.data[i * y.stride + column].widen(), sum)
+                });
+            }
+        }
+    }
+
+    /// Where strip `strip` of `strips` begins to fetch and how many bytes further it fetches with each step, so that the
+    /// requests to memory are spread evenly; with nothing to fetch, something that is at hand.
+    fn ahead(&self, strip: usize, strips: usize) -> (Place, usize) {
+        let Some(next) = self.next else {
+            return (self.y.data.as_ptr().cast(), 0);
+        };
+        let bytes = size_of_val(self.y.data).div_ceil(strips * self.steps.len());
+        (next.wrapping_add(strip * self.steps.len() * bytes), bytes)
+    }
+
+    /// The columns from `first` on in Q x R accumulators; returns how many columns these are.
+    ///
+    /// # Safety
+    /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
+    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        (mut ahead, bytes): (Place, usize),
+    ) -> usize {
+        let Self { x, y, steps, .. } = self;
+        // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
+        unsafe {
+            let out = out.as_mut_ptr().add(first);
+            let mut sums = [[_mm256_setzero_ps(); R]; Q];
+            for (q, sums) in sums.iter_mut().enumerate() {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_loadu_ps(out.add(q * stride + r * LANES));
+                }
+            }
+            let mut x_place = x.data.as_ptr().add(steps.start);
+            let mut y_place = y.data.as_ptr().add(steps.start * y.stride + first);
+            for _ in steps.clone() {
+                let wide = |q: usize| _mm256_broadcast_ss(&*x_place.add(q * x.stride));
+                let load = |r: usize| E::load(y_place.add(r * LANES));
+                // The shorter side waits in registers.
+                if Q <= R {
+                    let x: [__m256; Q] = std::array::from_fn(wide);
+                    for r in 0..R {
+                        let y = load(r);
+                        for q in 0..Q {
+                            sums[q][r] = _mm256_fmadd_ps(x[q], y, sums[q][r]);
+                        }
+                    }
+                } else {
+                    let y: [__m256; R] = std::array::from_fn(load);
+                    for (q, sums) in sums.iter_mut().enumerate() {
+                        let x = wide(q);
+                        for (sum, y) in sums.iter_mut().zip(y) {
+                            *sum = _mm256_fmadd_ps(x, y, *sum);
+                        }
+                    }
+                }
+                _mm_prefetch::<_MM_HINT_T0>(ahead);
+                ahead = ahead.wrapping_add(bytes);
+                x_place = x_place.add(1);
+                y_place = y_place.wrapping_add(y.stride); // not read beyond the last row
+            }
+            for (q, sums) in sums.iter().enumerate() {
+                for (r, sum) in sums.iter().enumerate() {
+                    _mm256_storeu_ps(out.add(q * stride + r * LANES), *sum);
+                }
+            }
+        }
+        R * LANES
+    }
+}
+
+/// Turns the scores in the slots `touched` into weights exp(score - max); gives maxima and striped sums. The queries go
+/// side by side, so that the latency of one is hidden behind the others.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn softmax<const Q: usize>(
+    scores: &mut [[f32; PAGE_POSITIONS]; Q],
+    seen: &[Span],
+    touched: Range<usize>,
+    scale: f32,
+    out: &mut PartialsMut<'_>,
+) {
+    for (scores, seen) in scores.iter_mut().zip(seen) {
+        // Beside the slots seen the weight is exp(-inf) = 0, and adding it changes no stripe.
+        scores[touched.start..seen.first.clamp(touched.start, touched.end)].fill(f32::NEG_INFINITY);
+        scores[seen.end.clamp(touched.start, touched.end)..touched.end].fill(f32::NEG_INFINITY);
+    }
+    let scale = _mm256_set1_ps(scale);
+    let mut max = [_mm256_set1_ps(f32::NEG_INFINITY); Q];
+    for first in touched.clone().step_by(LANES) {
+        for (max, scores) in max.iter_mut().zip(&mut *scores) {
+            let place = scores[first..][..LANES].as_mut_ptr();
+            // SAFETY: the place has eight elements.
+            unsafe {
+                let score = _mm256_mul_ps(_mm256_loadu_ps(place), scale);
+                *max = _mm256_max_ps(score, *max);
+                _mm256_storeu_ps(place, score);
+            }
+        }
+    }
+    let max: [f32; Q] = std::array::from_fn(|q| greatest(max[q]) + 0.0);
+    let mut sum = [_mm256_setzero_ps(); Q];
+    for first in touched.step_by(LANES) {
+        for ((sum, max), scores) in sum.iter_mut().zip(max).zip(&mut *scores) {
+            let place = scores[first..][..LANES].as_mut_ptr();
+            // SAFETY: the place has eight elements.
+            unsafe {
+                let weight =
+                    exp_below_zero(_mm256_sub_ps(_mm256_loadu_ps(place), _mm256_set1_ps(max)));
+                *sum = _mm256_add_ps(*sum, weight);
+                _mm256_storeu_ps(place, weight);
+            }
+        }
+    }
+    for q in 0..Q {
+        (out.max[q], out.sum[q]) = if seen[q].is_empty() {
+            (f32::NEG_INFINITY, 0.0)
+        } else {
+            (max[q], sum_of(sum[q]))
+        };
+    }
+}
+
+/// The greatest lane; none is NaN.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn greatest(x: __m256) -> f32 {
+    let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+    let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+}
+
+/// The sum of the lanes in the order of `sum_stripes`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum_of(x: __m256) -> f32 {
+    let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+    let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+}
+
+/// Adds the partial of the next page to what the pages before it gave, eight queries' factors at once.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn merge(mut into: PartialsMut<'_>, page: Partials<'_>) {
+    let queries = into.max.len();
+    let mut first = 0;
+    while first < queries {
+        let range = first..queries.min(first + LANES);
+        merge_lanes(into.queries(range.clone()), page.queries(range));
         first += LANES;
     }
-    for dimension in first..head_dim {
-        out[dimension] = weights.iter().enumerate().fold(0.0, |sum, (i, weight)| {
-            weight.mul_add(values[i * head_dim + dimension].widen(), sum)
-        });
-    }
 }
 
+/// [`merge`] of at most eight queries.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn sweep<const N: usize, E: Element>(weights: &[f32], values: &[E], first: usize, out: &mut [f32]) {
-    let head_dim = out.len();
-    let mut sums = [_mm256_setzero_ps(); N];
-    for (position, &weight) in weights.iter().enumerate() {
-        let weight = _mm256_set1_ps(weight);
-        for (i, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: `weighted_sum` checked that weights.len() rows of head_dim exist and N registers fit after `first`.
-            let value =
-                unsafe { E::load(values.as_ptr().add(position * head_dim + first + i * LANES)) };
-            *sum = _mm256_fmadd_ps(weight, value, *sum);
+fn merge_lanes(PartialsMut { max, sum, out }: PartialsMut<'_>, page: Partials<'_>) {
+    let head_dim = out.len() / max.len();
+    let (max_before, max_page) = (lane_of(max), lane_of(page.max));
+    let max_after = _mm256_max_ps(max_page, max_before);
+    let old = exp_below_zero(_mm256_sub_ps(max_before, max_after));
+    let new = exp_below_zero(_mm256_sub_ps(max_page, max_after));
+    let rest = _mm256_mul_ps(old, lane_of(sum));
+    let sum_after = lanes(_mm256_fmadd_ps(new, lane_of(page.sum), rest));
+    let (max_after, old, new) = (lanes(max_after), lanes(old), lanes(new));
+    let rows = out.chunks_exact_mut(head_dim);
+    for (q, (out, values)) in rows.zip(page.out.chunks_exact(head_dim)).enumerate() {
+        if page.sum[q] == 0.0 {
+            continue; // the query sees nothing of this page
         }
-    }
-    for (sum, out) in sums.iter().zip(out[first..].chunks_exact_mut(LANES)) {
-        // SAFETY: the chunk has eight elements.
-        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), *sum) };
+        if sum[q] == 0.0 {
+            // The first page with something to see is taken as it is.
+            (max[q], sum[q]) = (page.max[q], page.sum[q]);
+            out.copy_from_slice(values);
+            continue;
+        }
+        (max[q], sum[q]) = (max_after[q], sum_after[q]);
+        for (o, &value) in out.iter_mut().zip(values) {
+            *o = new[q].mul_add(value, old[q] * *o);
+        }
     }
 }
 
-/// Adds the partial of the next page to what the pages before it gave.
+/// Up to eight values in a register, zeros behind them.
+#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn merge(into: &mut Partials, page: &Partials) {
-    // Few operations per page; the reference's loop compiled for this instruction set is as good as intrinsics.
-    crate::kernels::scalar::attend::merge(into, page);
+fn lane_of(values: &[f32]) -> __m256 {
+    let mut lanes = [0.0; LANES];
+    lanes[..values.len()].copy_from_slice(values);
+    // SAFETY: the array has eight elements.
+    unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
 }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::Kernels;
-use crate::tensor::{Activations, PackedMatrix, PageView, Partials, Span};
+use crate::tensor::{Activations, PackedMatrix, PageView, Partials, PartialsMut, Span};
 
 mod activation;
 mod attend;
@@ -39,8 +39,8 @@ detected! {
     matmul_fast: matmul_fast::matmul_fast,
         (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
-        (page: PageView<'_>, queries: &[f32], seen: &[Span], scale: f32, out: &mut Partials);
-    merge: attend::merge, (into: &mut Partials, page: &Partials);
+        (page: PageView<'_>, next: Option<PageView<'_>>, queries: &[f32], seen: &[Span], scale: f32, out: PartialsMut<'_>);
+    merge: attend::merge, (into: PartialsMut<'_>, page: Partials<'_>);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     rotate: rotate::rotate, (head: &mut [f32], turns: &[f32]);
     silu_mul: activation::silu_mul, (gate: &mut [f32], up: &[f32]);

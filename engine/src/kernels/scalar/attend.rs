@@ -7,20 +7,23 @@ use half::f16;
 
 use super::exp::exp;
 use crate::kernels::{STRIPES, sum_stripes};
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, Span};
+use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[inline(always)]
 pub(in crate::kernels) fn attend(
     page: PageView<'_>,
+    _next: Option<PageView<'_>>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    mut out: PartialsMut<'_>,
 ) {
     match page.data {
-        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_f32(&widened(k), &widened(v), queries, seen, scale, out),
+        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, &mut out),
+        PageData::F16 { k, v } => {
+            attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out);
+        }
     }
 }
 
@@ -37,10 +40,10 @@ fn attend_f32(
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: &mut Partials,
+    out: &mut PartialsMut<'_>,
 ) {
     let head_dim = k.len() / PAGE_POSITIONS;
-    out.reset(seen.len(), head_dim);
+    out.clear();
     for (m, (query, &seen)) in queries.chunks_exact(head_dim).zip(seen).enumerate() {
         if seen.is_empty() {
             continue;
@@ -65,33 +68,37 @@ fn attend_f32(
                 *o = weight.mul_add(value, *o);
             }
         }
-        out.max[m] = max;
+        // Plus zero: else the sign of a zero maximum would tell in which order the scores were compared.
+        out.max[m] = max + 0.0;
         out.sum[m] = sum_stripes(stripes);
     }
 }
 
 /// Adds the partial of the next page to what the pages before it gave.
 #[inline(always)]
-pub(in crate::kernels) fn merge(into: &mut Partials, page: &Partials) {
-    let head_dim = into.out.len() / into.max.len();
-    for (m, out) in into.out.chunks_exact_mut(head_dim).enumerate() {
+pub(in crate::kernels) fn merge(
+    PartialsMut { max, sum, out }: PartialsMut<'_>,
+    page: Partials<'_>,
+) {
+    let head_dim = out.len() / max.len();
+    for (m, out) in out.chunks_exact_mut(head_dim).enumerate() {
         if page.sum[m] == 0.0 {
             continue; // the query sees nothing of this page
         }
-        if into.sum[m] == 0.0 {
+        if sum[m] == 0.0 {
             // The first page with something to see is taken as it is.
-            (into.max[m], into.sum[m]) = (page.max[m], page.sum[m]);
+            (max[m], sum[m]) = (page.max[m], page.sum[m]);
             out.copy_from_slice(&page.out[m * head_dim..][..head_dim]);
             continue;
         }
-        let max = if page.max[m] > into.max[m] {
+        let greatest = if page.max[m] > max[m] {
             page.max[m]
         } else {
-            into.max[m]
+            max[m]
         };
-        let (old, new) = (exp(into.max[m] - max), exp(page.max[m] - max));
-        into.max[m] = max;
-        into.sum[m] = new.mul_add(page.sum[m], old * into.sum[m]);
+        let (old, new) = (exp(max[m] - greatest), exp(page.max[m] - greatest));
+        max[m] = greatest;
+        sum[m] = new.mul_add(page.sum[m], old * sum[m]);
         for (o, &value) in out.iter_mut().zip(&page.out[m * head_dim..][..head_dim]) {
             *o = new.mul_add(value, old * *o);
         }

@@ -202,13 +202,15 @@ fn begin_of(begin: &Body, job: &CellJob, model: &Located) -> Option<Body> {
         rep,
         model_sha256,
         envelope_sha256,
+        settings,
         ..
     } = &mut own
     else {
         return None;
     };
     match arm::named(&job.arm).ok()?.runner {
-        arm::Runner::Ours { .. } => {
+        arm::Runner::Ours { shared_attention } => {
+            settings.shared_attention = shared_attention;
             *cell = Some(job.cell.name.clone());
             arm.clone_from(&job.arm);
             *rep = job.rep;
