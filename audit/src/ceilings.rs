@@ -16,11 +16,11 @@ use crate::notebook::{Layer, Notebook};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ceilings {
     #[serde(deserialize_with = "keyed")]
-    read_bytes_per_s: BTreeMap<String, u64>,
+    pub(crate) read_bytes_per_s: BTreeMap<String, u64>,
     #[serde(deserialize_with = "keyed")]
-    f32_flop_per_s: BTreeMap<String, u64>,
+    pub(crate) f32_flop_per_s: BTreeMap<String, u64>,
     #[serde(deserialize_with = "keyed")]
-    int8_op_per_s: BTreeMap<String, u64>,
+    pub(crate) int8_op_per_s: BTreeMap<String, u64>,
 }
 
 /// For a field that may be left out but not null; serde's default takes the one for the other.

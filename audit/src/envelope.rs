@@ -6,25 +6,34 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::format::keyed;
 use crate::notebook::{Layer, Notebook};
-use crate::oracle::{self, Cache};
+use crate::oracle;
 
 /// Repetitions of one arm an auditor is ready to look for.
 const MAX_REPS: u64 = 1_000;
 
+/// What an envelope of one kind asks.
+pub(crate) trait Work: DeserializeOwned {
+    /// Whether an arm of this kind has this name.
+    fn knows_arm(arm: &str) -> bool;
+    /// Checks the `workload` table, and what `run` says of it.
+    fn check(&self, run: &Plan, notes: &mut Notebook);
+}
+
 /// The declared question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Envelope {
+pub(crate) struct Envelope<W = Workload> {
     schema: String,
     pub(crate) name: String,
     #[serde(rename = "question")]
     _question: String,
     pub(crate) model: String,
     pub(crate) mode: String,
-    pub(crate) workload: Workload,
+    pub(crate) workload: W,
     pub(crate) run: Plan,
     evidence: Evidence,
 }
@@ -53,7 +62,7 @@ pub(crate) struct Plan {
     #[serde(deserialize_with = "keyed")]
     pub(crate) arm_reps: BTreeMap<String, u64>,
     #[serde(default, deserialize_with = "keyed")]
-    arm_turns: BTreeMap<String, u64>,
+    pub(crate) arm_turns: BTreeMap<String, u64>,
     pub(crate) threads: u64,
     pub(crate) kernels: String,
     pub(crate) chunk_tokens: u64,
@@ -68,12 +77,12 @@ struct Evidence {
 
 impl Plan {
     /// Known arms, each named once, each with a number of repetitions.
-    fn check_arms(&self, notes: &mut Notebook) {
+    fn check_arms(&self, knows: fn(&str) -> bool, notes: &mut Notebook) {
         notes.check(Layer::Format, !self.arms.is_empty(), || {
             "run.arms is empty".to_owned()
         });
         for (place, arm) in self.arms.iter().enumerate() {
-            let known = Cache::of_arm(arm).is_some();
+            let known = knows(arm);
             notes.check(Layer::Format, known, || {
                 format!("run.arms: no arm is called {arm:?}")
             });
@@ -98,72 +107,98 @@ impl Plan {
     }
 }
 
-impl Envelope {
+impl Work for Workload {
+    fn knows_arm(arm: &str) -> bool {
+        oracle::LADDER.contains(&arm)
+    }
+
+    fn check(&self, run: &Plan, notes: &mut Notebook) {
+        notes.same(
+            Layer::Format,
+            "workload.kind",
+            self.kind.as_str(),
+            "session",
+        );
+        notes.same(Layer::Format, "workload.workers", &self.workers, &1);
+        for (name, value) in [
+            ("workload.agents", self.agents),
+            ("workload.turns", self.turns),
+            ("workload.prefix", self.prefix),
+            ("workload.decode", self.decode),
+        ] {
+            check_positive(name, value, notes);
+        }
+        notes.check(
+            Layer::Format,
+            oracle::logical_tokens(self).is_some(),
+            || "workload asks for more tokens than 64 bits count".to_owned(),
+        );
+        self.check_turns(run, notes);
+    }
+}
+
+impl Workload {
+    /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
+    fn check_turns(&self, run: &Plan, notes: &mut Notebook) {
+        for (arm, turns) in &run.arm_turns {
+            let fewer = (1..self.turns).contains(turns);
+            notes.check(Layer::Format, fewer && run.arms.contains(arm), || {
+                format!(
+                    "run.arm_turns.{arm} is {turns}, expected an arm of the run and fewer than {} turns",
+                    self.turns
+                )
+            });
+        }
+    }
+}
+
+/// Notes a number that must be at least 1 and is not.
+pub(crate) fn check_positive(name: &str, value: u64, notes: &mut Notebook) {
+    notes.check(Layer::Format, value > 0, || {
+        format!("{name} is 0, expected at least 1")
+    });
+}
+
+impl<W: Work> Envelope<W> {
     /// Checks the envelope alone; `false` where nothing further can be derived from it.
     pub(crate) fn check(&self, notes: &mut Notebook) -> bool {
-        let before = notes.count();
-        let (run, work) = (&self.run, &self.workload);
+        let (before, run) = (notes.count(), &self.run);
         notes.same(
             Layer::Format,
             "schema",
             self.schema.as_str(),
             "fak.envelope/1",
         );
-        notes.same(
-            Layer::Format,
-            "workload.kind",
-            work.kind.as_str(),
-            "session",
-        );
-        notes.same(Layer::Format, "workload.workers", &work.workers, &1);
+        self.workload.check(run, notes);
         notes.same(
             Layer::Format,
             "evidence.prompts",
             self.evidence.prompts.as_str(),
             "ids",
         );
-        let positive = [
-            ("workload.agents", work.agents),
-            ("workload.turns", work.turns),
-            ("workload.prefix", work.prefix),
-            ("workload.decode", work.decode),
+        for (name, value) in [
             ("run.threads", run.threads),
             ("run.chunk_tokens", run.chunk_tokens),
             ("run.kv_pages", run.kv_pages),
             ("run.reps", run.reps),
-        ];
-        for (name, value) in positive {
-            notes.check(Layer::Format, value > 0, || {
-                format!("{name} is 0, expected at least 1")
-            });
+        ] {
+            check_positive(name, value, notes);
         }
-        self.run.check_arms(notes);
-        self.check_turns(notes);
-        notes.check(
-            Layer::Format,
-            oracle::logical_tokens(work).is_some(),
-            || "workload asks for more tokens than 64 bits count".to_owned(),
-        );
+        run.check_arms(W::knows_arm, notes);
         notes.count() == before
     }
 
-    /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
-    fn check_turns(&self, notes: &mut Notebook) {
-        for (arm, turns) in &self.run.arm_turns {
-            let fewer = (1..self.workload.turns).contains(turns);
-            notes.check(
-                Layer::Format,
-                fewer && self.run.arms.contains(arm),
-                || {
-                    format!(
-                        "run.arm_turns.{arm} is {turns}, expected an arm of the run and fewer than {} turns",
-                        self.workload.turns
-                    )
-                },
-            );
-        }
+    /// Every (arm, repetition) that must have a trace, arms in declared order.
+    pub(crate) fn required(&self) -> impl Iterator<Item = (&str, u64)> {
+        let reps = |arm: &String| self.run.arm_reps.get(arm).copied().unwrap_or(0);
+        self.run
+            .arms
+            .iter()
+            .flat_map(move |arm| (0..reps(arm)).map(|rep| (arm.as_str(), rep)))
     }
+}
 
+impl Envelope {
     /// The workload as `arm` plays it: its first turns only, where the envelope gives it fewer.
     pub(crate) fn workload_of(&self, arm: &str) -> Workload {
         let mut workload = self.workload.clone();
@@ -178,14 +213,5 @@ impl Envelope {
         let turns = self.run.arms.iter().map(|arm| self.workload_of(arm).turns);
         let most = turns.max().unwrap_or(0);
         self.workload.agents.saturating_mul(most)
-    }
-
-    /// Every (arm, repetition) that must have a trace, arms in declared order.
-    pub(crate) fn required(&self) -> impl Iterator<Item = (&str, u64)> {
-        let reps = |arm: &String| self.run.arm_reps.get(arm).copied().unwrap_or(0);
-        self.run
-            .arms
-            .iter()
-            .flat_map(move |arm| (0..reps(arm)).map(|rep| (arm.as_str(), rep)))
     }
 }

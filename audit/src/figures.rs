@@ -89,11 +89,15 @@ pub(crate) fn check(
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
         let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
-        agrees(trace, first, of_arm.unwrap_or(first), notes);
+        alike(trace, first, of_arm.unwrap_or(first), notes);
         asks_alike(trace, longest, notes);
     }
     notes.open("run.json");
-    check_order(record, traces, notes);
+    check_order(record, traces.keys(), notes);
+    let stray = record.cells.is_some() || record.model.numbers.is_some();
+    notes.check(Layer::Record, !stray, || {
+        "cells and model.numbers belong to runs of cells".to_owned()
+    });
     let has_sitting = !record.sittings.is_empty();
     notes.check(Layer::Record, has_sitting, || {
         "sittings is empty".to_owned()
@@ -164,7 +168,7 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
 
 /// Two traces of one run share model and settings; only policy and repetition differ, and policy not
 /// between the traces of an arm, the first of which is `of_arm`.
-fn agrees(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
+pub(crate) fn alike(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
     let (begin, other) = (&trace.begin, &first.begin);
     notes.same(
         Layer::Record,
@@ -185,7 +189,7 @@ fn agrees(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
 }
 
 /// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.
-fn asks_alike(trace: &Trace, longest: Option<&Trace>, notes: &mut Notebook) {
+pub(crate) fn asks_alike(trace: &Trace, longest: Option<&Trace>, notes: &mut Notebook) {
     let Some(longest) = longest.filter(|_| trace.end.is_some()) else {
         return;
     };
@@ -196,10 +200,16 @@ fn asks_alike(trace: &Trace, longest: Option<&Trace>, notes: &mut Notebook) {
     }
 }
 
-fn check_order(record: &Record, traces: &Traces, notes: &mut Notebook) {
+/// `order` names every trace once.
+pub(crate) fn check_order<'t>(
+    record: &Record,
+    traces: impl Iterator<Item = &'t String>,
+    notes: &mut Notebook,
+) {
     let mut order: Vec<&String> = record.order.iter().collect();
     order.sort_unstable();
-    let expected: Vec<&String> = traces.keys().collect();
+    let mut expected: Vec<&String> = traces.collect();
+    expected.sort_unstable();
     notes.check(Layer::Record, order == expected, || {
         format!(
             "order is {}, expected every trace once: {}",
@@ -328,7 +338,7 @@ fn totals(arm: &str, ends: &[&End], first: &Trace, notes: &mut Notebook) -> Map<
 }
 
 /// Notes every leaf of `expected` that `found` does not have.
-fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
             for (key, expected) in expected {
@@ -365,14 +375,16 @@ fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
     }
 }
 
-fn keys(value: &Value) -> Vec<&String> {
+/// The keys of an object.
+pub(crate) fn keys(value: &Value) -> Vec<&String> {
     value
         .as_object()
         .map(|object| object.keys().collect())
         .unwrap_or_default()
 }
 
-fn leaves(value: &Value) -> u64 {
+/// How many single values a document holds.
+pub(crate) fn leaves(value: &Value) -> u64 {
     match value {
         Value::Object(object) => object.values().map(leaves).sum(),
         Value::Array(array) => array.iter().map(leaves).sum(),

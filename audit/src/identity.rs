@@ -26,7 +26,7 @@ pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Ide
 
 /// The first answer of `trace` that is not its reference. Requests of later turns, which shorter runs before it did not
 /// make, become references themselves. That a trace holds all of its own requests is checked elsewhere (`session`).
-fn divergence<'a>(
+pub(crate) fn divergence<'a>(
     trace: &'a Trace,
     references: &mut BTreeMap<(u64, u64), &'a Output>,
 ) -> Option<Divergence> {
@@ -38,6 +38,7 @@ fn divergence<'a>(
         let position = position(reference, output);
         let (arm, rep) = (trace.begin.arm.clone(), trace.begin.rep);
         Some(Divergence {
+            cell: trace.begin.cell.clone(),
             arm,
             rep,
             agent: place.0,

@@ -5,14 +5,19 @@
 //! in their arithmetic cannot hide in ours. Not here: running a model, fetching anything, or repairing what is broken.
 
 mod ceilings;
+mod cell;
+mod cells;
 mod chain;
+mod demands;
 mod envelope;
+mod external;
 mod figures;
 mod format;
 mod hash;
 mod identity;
 mod index;
 mod line;
+mod needs;
 mod notebook;
 mod oracle;
 mod ratios;

@@ -23,6 +23,9 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) enum Body {
     Begin(Begin),
+    BeginExternal(BeginExternal),
+    External(External),
+    EndExternal(EndExternal),
     Text(Text),
     Request(Request),
     Prefix(Prefix),
@@ -57,12 +60,53 @@ pub(crate) struct Begin {
     pub(crate) schema: String,
     pub(crate) envelope: String,
     pub(crate) envelope_sha256: String,
+    /// Only in runs of cells.
+    pub(crate) cell: Option<String>,
     pub(crate) arm: String,
     pub(crate) rep: u64,
     pub(crate) model_sha256: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) tokenizer_sha256: Option<String>,
     pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BeginExternal {
+    pub(crate) schema: String,
+    pub(crate) envelope: String,
+    pub(crate) envelope_sha256: String,
+    pub(crate) cell: String,
+    pub(crate) arm: String,
+    pub(crate) rep: u64,
+    pub(crate) model_sha256: String,
+    pub(crate) program: Program,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) sha256: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) libraries_sha256: Option<String>,
+    #[serde(deserialize_with = "nullable", rename = "version")]
+    pub(crate) _version: Option<String>,
+    pub(crate) arguments: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct External {
+    pub(crate) output: String,
+    pub(crate) wall_ns: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndExternal {
+    pub(crate) measurements: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -187,6 +231,9 @@ impl<'de> Visitor<'de> for LineVisitor {
         let rest = MapAccessDeserializer::new(map);
         let body = match kind.as_str() {
             "begin" => Body::Begin(Begin::deserialize(rest)?),
+            "begin_external" => Body::BeginExternal(BeginExternal::deserialize(rest)?),
+            "external" => Body::External(External::deserialize(rest)?),
+            "end_external" => Body::EndExternal(EndExternal::deserialize(rest)?),
             "text" => Body::Text(Text::deserialize(rest)?),
             "request" => Body::Request(Request::deserialize(rest)?),
             "prefix" => Body::Prefix(Prefix::deserialize(rest)?),

@@ -4,6 +4,15 @@
 
 use crate::envelope::Workload;
 
+/// The arms of sessions.
+pub(crate) const LADDER: [&str; 5] = [
+    "naive",
+    "agent-kv",
+    "agent-kv-batched",
+    "instance-shared",
+    "fused",
+];
+
 /// Where an arm may look for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
@@ -22,7 +31,7 @@ impl Cache {
             "naive" => Some((Self::None, false)),
             "agent-kv" => Some((Self::Session, false)),
             "agent-kv-batched" => Some((Self::Session, true)),
-            "instance-shared" | "fused" => Some((Self::Shared, true)),
+            "instance-shared" | "fused" | "fak" | "fak-unshared" => Some((Self::Shared, true)),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ pub(crate) struct Record {
     envelope: String,
     envelope_sha256: String,
     complete: bool,
-    model: Model,
+    pub(crate) model: Model,
     requested: Requested,
     effective: Effective,
     build: Build,
@@ -30,16 +30,37 @@ pub(crate) struct Record {
     identity: Identity,
     #[serde(deserialize_with = "nullable")]
     verdict: Option<String>,
+    /// Only in runs of cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cells: Option<Vec<Cell>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Model {
+pub(crate) struct Model {
     name: String,
     sha256: String,
     #[serde(deserialize_with = "nullable")]
     tokenizer_sha256: Option<String>,
     label: String,
+    /// Only in runs of cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) numbers: Option<Numbers>,
+}
+
+/// How much work a model is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Numbers {
+    pub(crate) layers: u64,
+    pub(crate) hidden: u64,
+    pub(crate) feed_forward: u64,
+    pub(crate) heads: u64,
+    pub(crate) kv_heads: u64,
+    pub(crate) head_dim: u64,
+    pub(crate) vocab: u64,
+    pub(crate) weight_bytes: u64,
+    pub(crate) quantized: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,6 +118,76 @@ pub(crate) struct Machine {
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) ceilings: Option<Ceilings>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cell {
+    name: String,
+    #[serde(deserialize_with = "keyed")]
+    pub(crate) arms: BTreeMap<String, CellArm>,
+    pub(crate) ratios: Vec<CellRatio>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CellArm {
+    provenance: String,
+    reps: u64,
+    completed: u64,
+    #[serde(deserialize_with = "nullable")]
+    error: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    note: Option<String>,
+    pub(crate) needs: Needs,
+    #[serde(deserialize_with = "nullable")]
+    tokens_per_s: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    share_of_limit: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    output_sha256: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    logits_sha256: Option<String>,
+    samples: Vec<CellSample>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Needs {
+    pub(crate) bytes: u64,
+    pub(crate) matrix_operations: u64,
+    pub(crate) attention_operations: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) limit_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) withheld: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CellSample {
+    pub(crate) rep: u64,
+    pub(crate) tokens: u64,
+    pub(crate) timed_ns: u64,
+    pub(crate) process_ns: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CellRatio {
+    pub(crate) arm: String,
+    pub(crate) denominator: String,
+    pub(crate) pairs: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) speed: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) low: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) high: Option<f64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) verdict: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) withheld: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -213,6 +304,9 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Divergence {
+    /// In which cell; only in runs of cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     /// Whose answer differs.
     pub arm: String,
     /// In which repetition.

@@ -4,13 +4,20 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+
+use crate::cell::{Cell, CellDemands, EngineWork, flash_attention};
+use crate::cells::{self, CellTraces};
+use crate::demands::Demands;
 use crate::envelope::Envelope;
+use crate::external;
 use crate::figures::{self, Traces};
 use crate::format;
 use crate::notebook::{Layer, Notebook};
 use crate::record::{Identity, Record};
 use crate::report::Report;
 use crate::seal::{self, Sums};
+use crate::session::Session;
 use crate::trace::{self, Asked};
 
 /// Audits one run directory.
@@ -20,14 +27,31 @@ pub fn audit_run(dir: &Path) -> Report {
     Report::new(dir, identity, notes)
 }
 
+/// What must be known of an envelope before it can be read strictly.
+#[derive(Deserialize)]
+struct Peek {
+    workload: Kind,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
 /// The recomputed identity, where the evidence could be followed that far; every other way out leaves a finding.
 fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     let sums = seal::check(dir, notes)?;
+    // What cannot even be peeked into is for the strict reading to complain of.
+    let peek: Option<Peek> = format::read(dir, "envelope.json", &mut Notebook::default());
+    if peek.is_some_and(|peek| peek.workload.kind == "engine") {
+        return examine_cells(dir, &sums, notes);
+    }
     let envelope: Envelope = format::read(dir, "envelope.json", notes)?;
     if !envelope.check(notes) {
         return None;
     }
-    check_files(&envelope, &sums, notes);
+    let stems = envelope.required().map(|(arm, rep)| format!("{arm}-{rep}"));
+    check_files(stems, &sums, notes);
     let envelope_sha256 = sums.get("envelope.json")?;
     let record: Record = format::read(dir, "run.json", notes)?;
     let mut traces = Traces::new();
@@ -35,13 +59,17 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     for (arm, rep) in envelope.required() {
         required += 1;
         let asked = Asked {
-            envelope: &envelope,
+            envelope: &envelope.name,
+            mode: &envelope.mode,
             envelope_sha256,
+            cell: None,
             arm,
             rep,
         };
-        if let Some(trace) = trace::read(dir, &trace_path(arm, rep), &asked, notes) {
-            traces.insert(format!("{arm}-{rep}"), trace);
+        let stem = format!("{arm}-{rep}");
+        let demands = Demands::Session(Session::new(envelope.workload_of(arm)));
+        if let Some(trace) = trace::read(dir, &trace_path(&stem), &asked, demands, notes) {
+            traces.insert(stem, trace);
         }
     }
     if traces.len() < required {
@@ -50,9 +78,51 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     figures::check(&record, &envelope, envelope_sha256, &traces, notes)
 }
 
+/// The same for a run of cells.
+fn examine_cells(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identity> {
+    let envelope: Envelope<EngineWork> = format::read(dir, "envelope.json", notes)?;
+    if !envelope.check(notes) {
+        return None;
+    }
+    let cells = &envelope.workload.cells;
+    let places: Vec<(&Cell, &str, u64)> = cells
+        .iter()
+        .flat_map(|cell| envelope.required().map(move |(arm, rep)| (cell, arm, rep)))
+        .collect();
+    let stem = |(cell, arm, rep): &(&Cell, &str, u64)| cells::stem(&cell.name, arm, *rep);
+    check_files(places.iter().map(stem), sums, notes);
+    let envelope_sha256 = sums.get("envelope.json")?;
+    let record: Record = format::read(dir, "run.json", notes)?;
+    let mut traces = CellTraces::default();
+    for place @ (cell, arm, rep) in &places {
+        let (stem, threads) = (stem(place), envelope.run.threads);
+        let path = trace_path(&stem);
+        let asked = Asked {
+            envelope: &envelope.name,
+            mode: &envelope.mode,
+            envelope_sha256,
+            cell: Some(&cell.name),
+            arm,
+            rep: *rep,
+        };
+        if flash_attention(arm).is_some() {
+            let read = external::read(dir, &path, &asked, (cell, threads), notes);
+            traces.external.extend(read.map(|trace| (stem, trace)));
+        } else {
+            let demands = Demands::Cell(CellDemands::new(cell));
+            let read = trace::read(dir, &path, &asked, demands, notes);
+            traces.own.extend(read.map(|trace| (stem, trace)));
+        }
+    }
+    if traces.own.len() + traces.external.len() < places.len() {
+        return None; // the trace that could not be followed is the finding
+    }
+    cells::check(&record, &envelope, envelope_sha256, &traces, notes)
+}
+
 /// A run holds the traces its envelope asks for, and nothing else.
-fn check_files(envelope: &Envelope, sums: &Sums, notes: &mut Notebook) {
-    let traces = envelope.required().map(|(arm, rep)| trace_path(arm, rep));
+fn check_files(stems: impl Iterator<Item = String>, sums: &Sums, notes: &mut Notebook) {
+    let traces = stems.map(|stem| trace_path(&stem));
     let fixed = ["envelope.toml", "envelope.json", "run.json"].map(str::to_owned);
     let mut required: Vec<String> = fixed.into_iter().chain(traces).collect();
     required.sort_unstable();
@@ -72,6 +142,6 @@ fn check_files(envelope: &Envelope, sums: &Sums, notes: &mut Notebook) {
     }
 }
 
-fn trace_path(arm: &str, rep: u64) -> String {
-    format!("trace/{arm}-{rep}.jsonl")
+fn trace_path(stem: &str) -> String {
+    format!("trace/{stem}.jsonl")
 }

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::chain;
-use crate::envelope::Envelope;
+use crate::demands::Demands;
 use crate::hash;
 use crate::line::{Begin, Body, End, Line, Step};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::oracle::Cache;
-use crate::session::Session;
 
 use request::{Asking, Progress, Stage};
 
@@ -23,8 +22,10 @@ const MAX_IDS_HELD: usize = 1 << 27;
 
 /// Which trace is being read, and what it must agree with.
 pub(crate) struct Asked<'a> {
-    pub(crate) envelope: &'a Envelope,
+    pub(crate) envelope: &'a str,
+    pub(crate) mode: &'a str,
     pub(crate) envelope_sha256: &'a str,
+    pub(crate) cell: Option<&'a str>,
     pub(crate) arm: &'a str,
     pub(crate) rep: u64,
 }
@@ -43,6 +44,10 @@ pub(crate) struct Trace {
     pub(crate) inputs_sha256: BTreeMap<u64, String>,
     /// By turn: positions of client-supplied text that were computed.
     pub(crate) computed: BTreeMap<u64, u64>,
+    /// Rows and nanoseconds of the steps a cell times.
+    pub(crate) timed: (u64, u64),
+    /// When its last line was written.
+    pub(crate) last_t_ns: u64,
 }
 
 /// What one request answered.
@@ -121,7 +126,8 @@ struct Steps {
 struct Reader<'a> {
     asked: &'a Asked<'a>,
     cache: Cache,
-    session: Session,
+    demands: Demands<'a>,
+    last_t_ns: u64,
     begin: Option<Begin>,
     end: Option<End>,
     error: Option<String>,
@@ -142,13 +148,15 @@ pub(crate) fn read(
     dir: &Path,
     name: &str,
     asked: &Asked<'_>,
+    demands: Demands<'_>,
     notes: &mut Notebook,
 ) -> Option<Trace> {
     notes.open(name);
     let mut reader = Reader {
         asked,
         cache: Cache::of_arm(asked.arm)?.0,
-        session: Session::new(asked.envelope.workload_of(asked.arm)),
+        demands,
+        last_t_ns: 0,
         begin: None,
         end: None,
         error: None,
@@ -188,12 +196,13 @@ impl Reader<'_> {
             return Err("`begin` is the first line and only the first".to_owned());
         }
         let t_ns = line.t_ns;
+        self.last_t_ns = t_ns;
         *notes.asserted.entry("clock times").or_default() += 1;
         match line.body {
             Body::Begin(begin) => self.begin(begin, notes),
             Body::Text(text) => {
                 self.hold(text.ids.len())?;
-                self.session.text(&text.ids, notes);
+                self.demands.text(&text.ids, notes);
                 if self.texts.insert(text.name, text.ids).is_some() {
                     return Err("a text of this name was stated before".to_owned());
                 }
@@ -209,6 +218,9 @@ impl Reader<'_> {
                 self.error = Some(failure.message);
             }
             Body::End(end) => self.end(end, notes)?,
+            Body::BeginExternal(_) | Body::External(_) | Body::EndExternal(_) => {
+                return Err("belongs into the trace of another program".to_owned());
+            }
         }
         Ok(())
     }
@@ -224,11 +236,12 @@ impl Reader<'_> {
         notes.same(
             Layer::Format,
             "envelope",
-            &begin.envelope,
-            &asked.envelope.name,
+            begin.envelope.as_str(),
+            asked.envelope,
         );
         let (found, expected) = (begin.envelope_sha256.as_str(), asked.envelope_sha256);
         notes.same(Layer::Format, "envelope_sha256", found, expected);
+        notes.same(Layer::Format, "cell", &begin.cell.as_deref(), &asked.cell);
         notes.same(Layer::Format, "arm", begin.arm.as_str(), asked.arm);
         notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
         notes.same(
@@ -251,8 +264,8 @@ impl Reader<'_> {
         notes.same(
             Layer::Format,
             "settings.mode",
-            &settings.mode,
-            &asked.envelope.mode,
+            settings.mode.as_str(),
+            asked.mode,
         );
         notes.same(
             Layer::Format,
@@ -295,6 +308,7 @@ impl Reader<'_> {
                 return;
             }
         };
+        self.demands.step(step, notes);
         sums.rows = sums.rows.saturating_add(rows);
         sums.requests = sums.requests.saturating_add(requests);
         sums.wall_ns = sums.wall_ns.saturating_add(wall_ns);
@@ -346,7 +360,7 @@ impl Reader<'_> {
         }
         *notes.asserted.entry("memory figures").or_default() += 2;
         counted.check_steps(notes);
-        self.session.end(self.cache, counted, notes);
+        self.demands.end(self.cache, counted, notes);
         self.end = Some(end);
         Ok(())
     }
@@ -409,6 +423,8 @@ impl Reader<'_> {
             error: self.error,
             outputs,
             inputs_sha256,
+            timed: self.demands.timed(),
+            last_t_ns: self.last_t_ns,
             computed,
         })
     }

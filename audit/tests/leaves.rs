@@ -6,7 +6,7 @@
 mod fixture;
 
 use audit::audit_run;
-use fixture::Fixture;
+use fixture::{Fixture, leaves, lie};
 use serde_json::{Value, json};
 
 /// Fields of run.json that rest on the writer's word.
@@ -24,37 +24,6 @@ fn audited(fixture: &Fixture) -> audit::Report {
     let dir = tempfile::tempdir().unwrap();
     fixture.write(dir.path());
     audit_run(dir.path())
-}
-
-/// Pointers to every leaf of a document.
-fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Object(object) => {
-            object
-                .iter()
-                .for_each(|(key, value)| leaves(value, &format!("{path}/{key}"), found));
-        }
-        Value::Array(array) => array
-            .iter()
-            .enumerate()
-            .for_each(|(place, value)| leaves(value, &format!("{path}/{place}"), found)),
-        _ => found.push(path.to_owned()),
-    }
-}
-
-/// Another value of the same type, as near as it gets.
-fn lie(value: &Value) -> Value {
-    match value {
-        Value::Null => json!("a"),
-        Value::Bool(value) => json!(!value),
-        Value::Number(number) if number.is_f64() => json!(number.as_f64().unwrap() + 1e-6),
-        Value::Number(number) => json!(number.as_u64().unwrap() + 1),
-        Value::String(text) => match text.strip_suffix('0') {
-            Some(head) => json!(format!("{head}1")),
-            None => json!(format!("{}0", &text[..text.len() - 1])),
-        },
-        Value::Array(_) | Value::Object(_) => unreachable!("not a leaf"),
-    }
 }
 
 #[test]

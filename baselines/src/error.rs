@@ -47,6 +47,23 @@ pub enum Error {
     /// The arm's events do not add up: a bug in it, not in the envelope.
     #[error("the arm contradicts itself: {0}; please report this with the trace")]
     Contradiction(String),
+    /// A cell would not fit the model or the pool.
+    #[error("cell {cell} needs {needed} {what} and {available} are there; lower {lower}")]
+    Cell {
+        /// The cell's name.
+        cell: String,
+        /// What there is too little of.
+        what: &'static str,
+        /// How much it may need.
+        needed: usize,
+        /// How much there is.
+        available: usize,
+        /// What to change.
+        lower: &'static str,
+    },
+    /// Another program is not there, failed, or did not answer what was asked.
+    #[error("{0}")]
+    External(String),
     /// The trace could not be written.
     #[error("cannot write the trace: {0}")]
     Write(#[from] std::io::Error),

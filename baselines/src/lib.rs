@@ -1,6 +1,6 @@
-//! Arms: what answers a session, driven turn by turn, and the trace of it.
+//! Arms: what answers a session, driven turn by turn, or works through a cell, and the trace of it.
 //!
-//! Not here: processes, files, repetitions and their order (`harness`), figures (`workloads::summary`).
+//! Not here: processes of ours, files, repetitions and their order (`harness`), figures (`workloads::summary`).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,8 +11,10 @@ use workloads::session::SessionPlan;
 use workloads::trace::{Body, TRACE_SCHEMA};
 
 mod arm;
+mod cells;
 mod drive;
 mod error;
+mod external;
 mod fits;
 mod native;
 mod recorder;
@@ -20,6 +22,7 @@ mod recorder;
 mod tests;
 
 pub use arm::{Arm, Report};
+pub use cells::{CellJob, Programs, run_cell};
 pub use error::Error;
 
 use native::Native;
@@ -70,11 +73,12 @@ fn begin(job: &ArmJob, native: &Native) -> Result<Body, Error> {
         schema: TRACE_SCHEMA.to_owned(),
         envelope: job.envelope.name.clone(),
         envelope_sha256: job.envelope.sha256().map_err(Error::Json)?,
+        cell: None,
         arm: job.arm.clone(),
         rep: job.rep,
         model_sha256: native.model().sha256().to_owned(),
         tokenizer_sha256: native.model().tokenizer_sha256().map(str::to_owned),
-        settings: native.settings(&job.envelope),
+        settings: native.settings(&job.envelope.mode),
     })
 }
 
@@ -91,7 +95,7 @@ fn measure<W: Write>(
     let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
     fits::check(&job.envelope, kind, native.model().context_length())?;
     let warmup_start_ns = clock();
-    let mut native = native.warmed_up(job)?;
+    let mut native = native.warmed_up()?;
     let warmup_ns = clock().saturating_sub(warmup_start_ns);
     drive::session(&mut native, &plan, workload, kind.batched, recorder)?;
     recorder.end(&native.report(), load_ns, warmup_ns, peak_rss())

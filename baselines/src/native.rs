@@ -2,15 +2,17 @@
 //!
 //! Not here: how the engine caches or batches (`engine`).
 
+use std::path::Path;
+
 use engine::{
     CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, NullSink, Request, Sink,
 };
 use workloads::arm::Cache;
-use workloads::envelope::ResolvedEnvelope;
+use workloads::envelope::{ResolvedCells, Run};
 use workloads::trace::Settings;
 
 use crate::arm::{Arm, Report};
-use crate::{ArmJob, Error};
+use crate::{ArmJob, CellJob, Error};
 
 /// Prompt and answer of the warm-up: enough to run every kernel of both phases once.
 const WARMUP_PROMPT: usize = 8;
@@ -28,13 +30,21 @@ impl Native {
         Self::with_options(job, options(job)?)
     }
 
+    /// Loads the job's model with the options of its arm of engine work.
+    pub(crate) fn load_cell(job: &CellJob, shared_attention: bool) -> Result<Self, Error> {
+        let options = cell_options(&job.envelope, shared_attention)?;
+        Self::around(
+            open_model(job.model_path.as_deref(), &job.envelope.model)?,
+            options,
+        )
+    }
+
     /// Loads the job's model with options of the caller's.
     fn with_options(job: &ArmJob, options: EngineOptions) -> Result<Self, Error> {
-        let model = match &job.model_path {
-            Some(path) => Model::open(path)?,
-            None => Model::synthetic(&job.envelope.model)?,
-        };
-        Self::around(model, options)
+        Self::around(
+            open_model(job.model_path.as_deref(), &job.envelope.model)?,
+            options,
+        )
     }
 
     fn around(model: Model, options: EngineOptions) -> Result<Self, Error> {
@@ -47,7 +57,7 @@ impl Native {
     /// Generates a little, then hands the same model to an engine that has seen nothing: code, weights
     /// and allocator are warm, threads and cache are new. Only one model is ever in memory, so that
     /// peaks hold.
-    pub(crate) fn warmed_up(mut self, job: &ArmJob) -> Result<Self, Error> {
+    pub(crate) fn warmed_up(mut self) -> Result<Self, Error> {
         let prompt: Vec<u32> = self
             .model()
             .ordinary_ids()
@@ -64,7 +74,7 @@ impl Native {
             ..Request::default()
         })?;
         while self.step(&mut NullSink)? {}
-        Self::around(self.engine.into_model(), options(job)?)
+        Self::around(self.engine.into_model(), self.options)
     }
 
     /// The model it answers with.
@@ -72,8 +82,8 @@ impl Native {
         self.engine.model()
     }
 
-    /// The settings it really runs with.
-    pub(crate) fn settings(&self, envelope: &ResolvedEnvelope) -> Settings {
+    /// The settings it really runs with; `mode` is the word for its mode.
+    pub(crate) fn settings(&self, mode: &str) -> Settings {
         let cache = match self.options.cache {
             CachePolicy::None => Cache::None,
             CachePolicy::Session => Cache::Session,
@@ -83,7 +93,7 @@ impl Native {
             cache: cache.word().to_owned(),
             batched: self.options.batched,
             shared_attention: self.options.shared_attention,
-            mode: envelope.mode.clone(),
+            mode: mode.to_owned(),
             kernels: self.engine.kernels().to_owned(),
             threads: self.engine.threads(),
             kv_dtype: self.engine.kv_dtype().to_owned(),
@@ -113,18 +123,17 @@ impl Arm for Native {
     }
 }
 
+/// The model at this path, or the synthetic one of this name.
+pub(crate) fn open_model(path: Option<&Path>, name: &str) -> Result<Model, Error> {
+    Ok(match path {
+        Some(path) => Model::open(path)?,
+        None => Model::synthetic(name)?,
+    })
+}
+
 fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
     let arm = workloads::arm::named(&job.arm)?;
-    let run = &job.envelope.run;
     Ok(EngineOptions {
-        mode: job.envelope.mode.parse::<Mode>().map_err(Error::Mode)?,
-        kernels: run
-            .kernels
-            .parse::<KernelChoice>()
-            .map_err(Error::Kernels)?,
-        threads: run.threads,
-        chunk_tokens: run.chunk_tokens,
-        kv_pages: run.kv_pages,
         cache: match arm.cache {
             Cache::None => CachePolicy::None,
             Cache::Session => CachePolicy::Session,
@@ -132,6 +141,31 @@ fn options(job: &ArmJob) -> Result<EngineOptions, Error> {
         },
         batched: arm.batched,
         shared_attention: arm.shared_attention,
+        ..fleet_options(&job.envelope.mode, &job.envelope.run)?
+    })
+}
+
+fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<EngineOptions, Error> {
+    Ok(EngineOptions {
+        shared_attention,
+        ..fleet_options(&envelope.mode, &envelope.run)?
+    })
+}
+
+/// One cache for everyone, everyone in every step, settings as the run asks.
+fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
+    Ok(EngineOptions {
+        mode: mode.parse::<Mode>().map_err(Error::Mode)?,
+        kernels: run
+            .kernels
+            .parse::<KernelChoice>()
+            .map_err(Error::Kernels)?,
+        threads: run.threads,
+        chunk_tokens: run.chunk_tokens,
+        kv_pages: run.kv_pages,
+        cache: CachePolicy::Shared,
+        batched: true,
+        shared_attention: true,
     })
 }
 

@@ -14,6 +14,7 @@ Start here (no download, seconds):
 On a real model:
   harness model pull smollm2-135m && harness model quantize smollm2-135m --to q8_0
   harness run session-small
+  harness run engine-decode --bin llama-bench=PATH
 
 Count tokens without running anything:
   harness describe session --turns 50 --agents 5 --prefix 2048 --decode 32 --result 64
@@ -44,7 +45,9 @@ pub enum Command {
     #[command(after_help = "Examples:
   harness run smoke
   harness run session-small --arm instance-shared --arm fused --reps 7
-  harness run mine.toml --threads 2 --json > outcome.json")]
+  harness run mine.toml --threads 2 --json > outcome.json
+  harness run engine-prefill --bin llama-bench=PATH
+  harness run engine-prefill --arm fak --arm fak-unshared --reps 3")]
     Run(RunArguments),
     /// Verify evidence: recount every figure from the traces
     #[command(
@@ -109,7 +112,7 @@ pub struct RunArguments {
     pub envelope: String,
     /// Only this arm; may be repeated
     #[arg(long = "arm", value_name = "ARM",
-          value_parser = PossibleValuesParser::new(workloads::arm::names()))]
+          value_parser = PossibleValuesParser::new(arm_names()))]
     pub arms: Vec<String>,
     /// Repetitions of every arm; a verdict needs 5
     #[arg(long, value_name = "N")]
@@ -126,6 +129,11 @@ pub struct RunArguments {
     /// Numeric mode
     #[arg(long, value_parser = ["exact", "fast"])]
     pub mode: Option<String>,
+    /// Another program to measure: llama-bench or llama-batched-bench; may be repeated
+    ///
+    /// FAK_LLAMA_BENCH names llama-bench too, and the other is looked for beside it.
+    #[arg(long = "bin", value_name = "PROGRAM=PATH", value_parser = program)]
+    pub programs: Vec<(String, PathBuf)>,
     /// Where the evidence goes; must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -387,6 +395,21 @@ pub struct SamplingArguments {
     /// Log-probabilities of each token and of the N likeliest
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
+}
+
+/// Arms of every kind of envelope.
+fn arm_names() -> Vec<&'static str> {
+    let (sessions, cells) = (workloads::arm::names(), workloads::cells::arm::names());
+    sessions.into_iter().chain(cells).collect()
+}
+
+fn program(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name @ ("llama-bench" | "llama-batched-bench"), path)) if !path.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(path)))
+        }
+        _ => Err("give llama-bench=PATH or llama-batched-bench=PATH".to_owned()),
+    }
 }
 
 fn logit_bias(text: &str) -> Result<(u32, f32), String> {

@@ -6,27 +6,74 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use serde_json::{Value, json};
-use workloads::envelope::{self, Envelope, Overrides};
+use workloads::cells::CellWorkload;
+use workloads::envelope::{self, Declared, Kind, Overrides, ResolvedOf};
 
 use crate::describe::words_of;
 use crate::error::Error;
-use crate::run::estimate::estimate;
+use crate::run::estimate::{self, Estimate};
 use crate::table::{counted, rough_duration};
 use crate::world::World;
 use crate::{machine, models};
+
+/// What is shown of an envelope, whatever its kind.
+struct Listed {
+    question: String,
+    model: String,
+    workload: Value,
+    words: String,
+    arms: Vec<String>,
+    reps: usize,
+    estimate_ns: Option<u64>,
+}
+
+impl Listed {
+    fn new<W: Kind>(envelope: &ResolvedOf<W>, words: String, estimate: Option<Estimate>) -> Self {
+        Self {
+            question: envelope.question.clone(),
+            model: envelope.model.clone(),
+            workload: json!(envelope.workload),
+            words,
+            arms: envelope.run.arms.clone(),
+            reps: envelope.run.reps,
+            estimate_ns: estimate.map(|it| it.total_ns),
+        }
+    }
+}
+
+/// Cells in one line.
+pub fn cell_words(workload: &CellWorkload) -> String {
+    let names: Vec<&str> = workload
+        .cells
+        .iter()
+        .map(|cell| cell.name.as_str())
+        .collect();
+    format!("{}: {}", counted(names.len(), "cell"), names.join(", "))
+}
 
 /// Prints every embedded envelope.
 pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     let class = machine::facts(world.cores).class;
     let mut rows: Vec<Value> = Vec::new();
     for (name, text) in envelope::embedded() {
-        let resolved = Envelope::parse(text, name)
-            .and_then(|envelope| envelope.resolve(&Overrides::default(), world.cores))
-            .map_err(|source| Error::Envelope {
-                file: (*name).to_owned(),
-                source,
-            })?;
-        let estimate_ns = estimate(&resolved, &class, world).map(|it| it.total_ns);
+        let refused = |source| Error::Envelope {
+            file: (*name).to_owned(),
+            source,
+        };
+        let none = Overrides::default();
+        let resolved = match Declared::parse(text, name).map_err(refused)? {
+            Declared::Session(envelope) => {
+                let it = envelope.resolve(&none, world.cores).map_err(refused)?;
+                let estimate = estimate::session(&it, &class, world);
+                Listed::new(&it, words_of(&it), estimate)
+            }
+            Declared::Engine(envelope) => {
+                let it = envelope.resolve(&none, world.cores).map_err(refused)?;
+                let estimate = estimate::cells(&it, &class, world);
+                Listed::new(&it, cell_words(&it.workload), estimate)
+            }
+        };
+        let estimate_ns = resolved.estimate_ns;
         let present = models::locate(&resolved.model, world).is_ok();
         if !json {
             let here = if present {
@@ -41,9 +88,9 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
                 out,
                 "{name}\n  {}\n  {}; {}, {}\n  model {} ({here}); {takes}\n",
                 resolved.question,
-                words_of(&resolved),
-                counted(resolved.run.arms.len(), "arm"),
-                counted(resolved.run.reps, "repetition"),
+                resolved.words,
+                counted(resolved.arms.len(), "arm"),
+                counted(resolved.reps, "repetition"),
                 resolved.model,
             )?;
         }
@@ -53,8 +100,8 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
             "model": resolved.model,
             "model_present": present,
             "workload": resolved.workload,
-            "arms": resolved.run.arms,
-            "reps": resolved.run.reps,
+            "arms": resolved.arms,
+            "reps": resolved.reps,
             "estimate_ns": estimate_ns,
         }));
     }

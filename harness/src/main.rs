@@ -61,6 +61,7 @@ fn surroundings() -> Result<World, Error> {
         }
         .to_owned(),
         executable: env::current_exe().map_err(unknown("path of this program"))?,
+        llama_bench: variable("FAK_LLAMA_BENCH"),
         terminal: io::stderr().is_terminal(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         unix_s: || {

@@ -19,6 +19,8 @@ pub struct World {
     pub command: String,
     /// This program, to be started again for each arm.
     pub executable: PathBuf,
+    /// llama.cpp's benchmark, where the environment names it.
+    pub llama_bench: Option<PathBuf>,
     /// Standard error is a terminal.
     pub terminal: bool,
     /// Usable cores.

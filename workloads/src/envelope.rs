@@ -1,23 +1,28 @@
 //! Envelopes: the declared question, as the user writes it (TOML) and as a run resolves it (envelope.json).
 //!
-//! Not here: ids of the workload (`session`), counts it must give (`oracle`), where a model comes from (`models`).
+//! There are two kinds, told apart by `workload.kind`: sessions (here) and cells of engine work (`cells`). Not here: ids
+//! of the workload (`session`), counts it must give (`oracle`), where a model comes from (`models`).
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cells::CellWorkload;
 use crate::oracle::Shape;
 use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
-mod check;
+pub(crate) mod check;
 mod turns;
+
+use check::Refusal;
 
 /// Schema tag of both forms.
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 3] = [
+const EMBEDDED: [(&str, &str); 8] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
@@ -27,15 +32,81 @@ const EMBEDDED: [(&str, &str); 3] = [
         "session-50x5",
         include_str!("../envelopes/session-50x5.toml"),
     ),
+    (
+        "engine-prefill",
+        include_str!("../envelopes/engine-prefill.toml"),
+    ),
+    (
+        "engine-decode",
+        include_str!("../envelopes/engine-decode.toml"),
+    ),
+    (
+        "engine-fleet",
+        include_str!("../envelopes/engine-fleet.toml"),
+    ),
+    ("engine-q4_0", include_str!("../envelopes/engine-q4_0.toml")),
+    ("engine-q4_1", include_str!("../envelopes/engine-q4_1.toml")),
 ];
+
+/// What an envelope may ask: the `[workload]` table of its kind.
+pub trait Kind: Clone + Serialize + DeserializeOwned {
+    /// Arms of this kind.
+    fn arm_names() -> Vec<&'static str>;
+    /// Refuses what cannot be asked in this run.
+    fn check(&self, run: &RunAsked) -> Result<(), Refusal>;
+}
+
+/// A session envelope as written.
+pub type Envelope = EnvelopeOf<Workload>;
+/// A session envelope as a run resolves it.
+pub type ResolvedEnvelope = ResolvedOf<Workload>;
+/// An envelope of engine work as written.
+pub type CellEnvelope = EnvelopeOf<CellWorkload>;
+/// An envelope of engine work as a run resolves it.
+pub type ResolvedCells = ResolvedOf<CellWorkload>;
+
+/// An envelope of whichever kind its text says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// Agents that take turns.
+    Session(Envelope),
+    /// Cells of engine work.
+    Engine(CellEnvelope),
+}
+
+impl Declared {
+    /// Reads and checks TOML; `file` is how messages call it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
+        let kind = document.get("workload").and_then(|table| table.get("kind"));
+        if kind.and_then(toml::Value::as_str) == Some(crate::cells::KIND) {
+            CellEnvelope::parse(text, file).map(Self::Engine)
+        } else {
+            Envelope::parse(text, file).map(Self::Session)
+        }
+    }
+
+    /// The embedded envelope of this name.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        embedded_text(name).and_then(|text| Self::parse(text, name))
+    }
+
+    /// The model it names.
+    pub fn model(&self) -> &str {
+        match self {
+            Self::Session(envelope) => &envelope.model,
+            Self::Engine(envelope) => &envelope.model,
+        }
+    }
+}
 
 /// An envelope as written, defaults not yet filled in from the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Envelope {
+pub struct EnvelopeOf<W> {
     /// [`ENVELOPE_SCHEMA`].
     pub schema: String,
-    /// Lower-case letters, digits and dashes: it names directories.
+    /// Lower-case letters, digits, dashes and underscores: it names directories.
     pub name: String,
     /// What a run of it answers, as one sentence.
     pub question: String,
@@ -45,7 +116,7 @@ pub struct Envelope {
     #[serde(default = "defaults::mode")]
     pub mode: String,
     /// What is asked of every arm.
-    pub workload: Workload,
+    pub workload: W,
     /// Who is asked, how often, with which settings.
     #[serde(default)]
     pub run: RunAsked,
@@ -112,13 +183,13 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)] // the fields of `Envelope`, resolved; audit/FORMAT.md documents every one
-pub struct ResolvedEnvelope {
+pub struct ResolvedOf<W> {
     pub schema: String,
     pub name: String,
     pub question: String,
     pub model: String,
     pub mode: String,
-    pub workload: Workload,
+    pub workload: W,
     pub run: Run,
     pub evidence: Evidence,
 }
@@ -151,14 +222,14 @@ pub struct Overrides {
     pub mode: Option<String>,
 }
 
-mod defaults {
+pub(crate) mod defaults {
     pub(super) fn mode() -> String {
         "exact".to_owned()
     }
     pub(super) fn workers() -> usize {
         1
     }
-    pub(super) fn seed() -> u64 {
+    pub(crate) fn seed() -> u64 {
         1
     }
 }
@@ -186,7 +257,7 @@ impl Default for Evidence {
     }
 }
 
-impl Envelope {
+impl<W: Kind> EnvelopeOf<W> {
     /// Reads and checks TOML; `file` is how messages call it.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
         let envelope: Self = toml::from_str(text).map_err(|source| Error::Toml {
@@ -199,12 +270,7 @@ impl Envelope {
 
     /// The embedded envelope of this name.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let found = EMBEDDED.iter().find(|(known, _)| *known == name);
-        let (name, text) = found.ok_or_else(|| Error::UnknownEnvelope {
-            name: name.to_owned(),
-            known: EMBEDDED.map(|(known, _)| known).join(", "),
-        })?;
-        Self::parse(text, name)
+        embedded_text(name).and_then(|text| Self::parse(text, name))
     }
 
     /// Fills in every default, the command line over the file.
@@ -212,10 +278,10 @@ impl Envelope {
         &self,
         overrides: &Overrides,
         default_threads: usize,
-    ) -> Result<ResolvedEnvelope, Error> {
+    ) -> Result<ResolvedOf<W>, Error> {
         let mut asked = self.clone();
         overrides.apply(&mut asked);
-        check::envelope(&asked).map_err(check::Refusal::on_command_line)?;
+        check::envelope(&asked).map_err(Refusal::on_command_line)?;
         let run = asked.run;
         let reps_of = |name: &String| {
             (
@@ -223,7 +289,7 @@ impl Envelope {
                 run.arm_reps.get(name).copied().unwrap_or(run.reps),
             )
         };
-        Ok(ResolvedEnvelope {
+        Ok(ResolvedOf {
             schema: asked.schema,
             name: asked.name,
             question: asked.question,
@@ -246,7 +312,7 @@ impl Envelope {
 }
 
 impl Overrides {
-    fn apply(&self, envelope: &mut Envelope) {
+    fn apply<W>(&self, envelope: &mut EnvelopeOf<W>) {
         if !self.arms.is_empty() {
             envelope.run.arms.clone_from(&self.arms);
             envelope
@@ -277,7 +343,7 @@ impl Overrides {
     }
 }
 
-impl ResolvedEnvelope {
+impl<W: Kind> ResolvedOf<W> {
     /// The bytes of envelope.json.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
@@ -301,6 +367,25 @@ impl Workload {
             workers: self.workers as u64,
         }
     }
+}
+
+impl Kind for Workload {
+    fn arm_names() -> Vec<&'static str> {
+        arm::names()
+    }
+
+    fn check(&self, run: &RunAsked) -> Result<(), Refusal> {
+        check::session(self, run)
+    }
+}
+
+fn embedded_text(name: &str) -> Result<&'static str, Error> {
+    let found = EMBEDDED.iter().find(|(known, _)| *known == name);
+    let (_, text) = found.ok_or_else(|| Error::UnknownEnvelope {
+        name: name.to_owned(),
+        known: EMBEDDED.map(|(known, _)| known).join(", "),
+    })?;
+    Ok(text)
 }
 
 /// The envelopes that come with the program: name and text.

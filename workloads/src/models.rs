@@ -146,8 +146,9 @@ mod tests {
     #[test]
     fn the_embedded_file_holds_the_models_the_envelopes_name() {
         for (name, _) in crate::envelope::embedded() {
-            let model = crate::envelope::Envelope::named(name).unwrap().model;
-            assert!(named(&model).is_ok(), "{model}");
+            let model = crate::envelope::Declared::named(name).unwrap();
+            let model = model.model();
+            assert!(named(model).is_ok(), "{model}");
         }
         let Source::Quantize { from, .. } = named("smollm2-135m-q8_0").unwrap().source else {
             panic!("it is quantised by us");

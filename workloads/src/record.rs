@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::cells::record::{
+    CellArmRecord, CellRatio, CellRecord, CellSample, ModelNumbers, Needs,
+};
+
 /// Schema tag of run.json.
 pub const RUN_SCHEMA: &str = "fak.run/1";
 
@@ -28,6 +32,8 @@ pub struct RunRecord {
     pub ratios: Vec<RatioRecord>,
     pub identity: IdentityRecord,
     pub verdict: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<Vec<CellRecord>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +43,8 @@ pub struct ModelRecord {
     pub sha256: String,
     pub tokenizer_sha256: Option<String>,
     pub label: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<ModelNumbers>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +176,8 @@ pub struct IdentityRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Divergence {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     pub arm: String,
     pub rep: usize,
     pub agent: usize,

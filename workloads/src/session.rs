@@ -13,40 +13,37 @@ const PREFIX: u64 = 0;
 const FIRST: u64 = 1;
 const REST: u64 = 2;
 
-/// The text of a whole session, computed on demand.
+/// Draws of ids by what they are for.
 #[derive(Clone, Debug)]
-pub struct SessionPlan {
-    workload: Workload,
+pub(crate) struct Ids {
+    seed: u64,
     ordinary: Range<u32>,
 }
 
-impl SessionPlan {
-    /// A plan over the `ordinary` ids of a vocabulary (no special tokens).
-    pub fn new(workload: &Workload, ordinary: Range<u32>) -> Result<Self, Error> {
-        if ordinary.len() < workload.agents {
+impl Ids {
+    /// Draws of `ordinary` ids for so many agents, each of which needs a first id of its own.
+    pub(crate) fn new(seed: u64, ordinary: Range<u32>, agents: usize) -> Result<Self, Error> {
+        if ordinary.len() < agents {
             return Err(Error::TooFewIds {
-                agents: workload.agents,
+                agents,
                 ids: ordinary.len(),
             });
         }
-        Ok(Self {
-            workload: workload.clone(),
-            ordinary,
-        })
+        Ok(Self { seed, ordinary })
     }
 
-    /// The prefix every agent starts with.
-    pub fn prefix(&self) -> Vec<u32> {
-        self.draw(&[PREFIX], self.workload.prefix)
+    /// `count` ids for everyone.
+    pub(crate) fn prefix(&self, count: usize) -> Vec<u32> {
+        self.draw(&[PREFIX], count)
     }
 
-    /// What `agent` appends at `turn` to its prompt and answer so far: nothing at turn 0, then a result.
-    pub fn append(&self, agent: usize, turn: usize) -> Vec<u32> {
-        if turn == 0 {
+    /// `count` ids for `agent` at `turn`; the first differs between all agents.
+    pub(crate) fn own(&self, agent: usize, turn: usize, count: usize) -> Vec<u32> {
+        let Some(rest) = count.checked_sub(1) else {
             return Vec::new();
-        }
+        };
         let mut ids = vec![self.first_of_result(agent, turn)];
-        ids.extend(self.draw(&[REST, agent as u64, turn as u64], self.workload.result - 1));
+        ids.extend(self.draw(&[REST, agent as u64, turn as u64], rest));
         ids
     }
 
@@ -67,7 +64,37 @@ impl SessionPlan {
     }
 
     fn stream(&self, keys: &[u64]) -> SplitMix64 {
-        let keys: Vec<u64> = [self.workload.seed].iter().chain(keys).copied().collect();
+        let keys: Vec<u64> = [self.seed].iter().chain(keys).copied().collect();
         SplitMix64::keyed(&keys)
+    }
+}
+
+/// The text of a whole session, computed on demand.
+#[derive(Clone, Debug)]
+pub struct SessionPlan {
+    workload: Workload,
+    ids: Ids,
+}
+
+impl SessionPlan {
+    /// A plan over the `ordinary` ids of a vocabulary (no special tokens).
+    pub fn new(workload: &Workload, ordinary: Range<u32>) -> Result<Self, Error> {
+        Ok(Self {
+            ids: Ids::new(workload.seed, ordinary, workload.agents)?,
+            workload: workload.clone(),
+        })
+    }
+
+    /// The prefix every agent starts with.
+    pub fn prefix(&self) -> Vec<u32> {
+        self.ids.prefix(self.workload.prefix)
+    }
+
+    /// What `agent` appends at `turn` to its prompt and answer so far: nothing at turn 0, then a result.
+    pub fn append(&self, agent: usize, turn: usize) -> Vec<u32> {
+        if turn == 0 {
+            return Vec::new();
+        }
+        self.ids.own(agent, turn, self.workload.result)
     }
 }

@@ -12,6 +12,7 @@ use crate::{Error, arm, oracle, statistics};
 mod compare;
 mod read;
 
+pub(crate) use read::{Answer, answers};
 use read::{Ending, Reading};
 
 /// The lines of one trace file and the place its name gives it.

@@ -49,6 +49,22 @@ pub struct Settings {
     pub greedy: bool,
 }
 
+/// Another program, as an arm started it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// The name of its file.
+    pub name: String,
+    /// SHA-256 of its file; none if there is none.
+    pub sha256: Option<String>,
+    /// SHA-256 over the shared libraries beside it, which do its work: lines `name sha256`, sorted; none without any.
+    pub libraries_sha256: Option<String>,
+    /// What it says its version is.
+    pub version: Option<String>,
+    /// Its arguments, exactly. It runs where the model is, so no path stands in them.
+    pub arguments: Vec<String>,
+}
+
 /// What a trace line says, without its chain fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -58,11 +74,23 @@ pub enum Body {
         schema: String,
         envelope: String,
         envelope_sha256: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cell: Option<String>,
         arm: String,
         rep: usize,
         model_sha256: String,
         tokenizer_sha256: Option<String>,
         settings: Settings,
+    },
+    BeginExternal {
+        schema: String,
+        envelope: String,
+        envelope_sha256: String,
+        cell: String,
+        arm: String,
+        rep: usize,
+        model_sha256: String,
+        program: Program,
     },
     Text {
         name: String,
@@ -110,6 +138,13 @@ pub enum Body {
         batch: Vec<usize>,
         reason: String,
         logits_sha256: String,
+    },
+    External {
+        output: String,
+        wall_ns: u64,
+    },
+    EndExternal {
+        measurements: usize,
     },
     Error {
         message: String,

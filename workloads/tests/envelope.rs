@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope, embedded, template};
+use workloads::envelope::{Declared, Envelope, Overrides, ResolvedEnvelope, embedded, template};
 
 fn smoke() -> &'static str {
     embedded()
@@ -31,11 +31,12 @@ fn line_of(needle: &str) -> usize {
 #[test]
 fn every_embedded_envelope_resolves_under_its_own_name() {
     for (name, _) in embedded() {
-        let resolved = Envelope::named(name)
-            .unwrap()
-            .resolve(&Overrides::default(), 2)
-            .unwrap();
-        assert_eq!(resolved.name, *name);
+        let none = Overrides::default();
+        let found = match Declared::named(name).unwrap() {
+            Declared::Session(envelope) => envelope.resolve(&none, 2).unwrap().name,
+            Declared::Engine(envelope) => envelope.resolve(&none, 2).unwrap().name,
+        };
+        assert_eq!(found, *name);
     }
     let error = Envelope::named("smok").unwrap_err().to_string();
     assert!(

@@ -30,6 +30,7 @@ fn begin(arm: &str, rep: usize) -> Body {
         schema: "fak.trace/1".to_owned(),
         envelope: "smoke".to_owned(),
         envelope_sha256: "e".to_owned(),
+        cell: None,
         arm: arm.to_owned(),
         rep,
         model_sha256: "m".to_owned(),

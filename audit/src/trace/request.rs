@@ -85,7 +85,7 @@ impl Reader<'_> {
             &hash::of_ids(&ids),
         );
         notes.recomputed("prompts", 1);
-        self.session.request(&request, base_len, base_of, notes);
+        self.demands.request(&request, base_len, base_of, notes);
         self.counted.requests += 1;
         self.counted.logical += ids.len() as u64;
         self.counted.first_request_t_ns.get_or_insert(t_ns);
@@ -304,7 +304,7 @@ impl Reader<'_> {
         notes: &mut Notebook,
     ) -> Result<(), String> {
         self.hold(finish.ids.len())?;
-        self.session.finish(&finish, notes);
+        self.demands.finish(&finish, notes);
         let batched = self.batched();
         let asking = at_stage(&mut self.requests, &finish.request, Stage::Prefilled)?;
         asking.stage = Stage::Finished;

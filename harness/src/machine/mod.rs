@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 
-use workloads::record::MachineRecord;
+use workloads::record::{CeilingsRecord, MachineRecord};
 
 use crate::error::Error;
 
@@ -84,8 +84,13 @@ pub fn facts(cores: usize) -> MachineRecord {
     }
 }
 
-/// What `harness machine` spends on its ceilings; the buffer and the repetitions begun come on top.
+/// What is spent on ceilings; the buffer and the repetitions begun come on top.
 const BUDGET: Duration = Duration::from_secs(6);
+
+/// What the machine can do at best with up to `threads` threads, measured now.
+pub fn measured_ceilings(threads: usize) -> CeilingsRecord {
+    ceilings::measure(threads, BUDGET).record()
+}
 
 /// Prints the facts and the ceilings, measured now.
 pub fn print(as_json: bool, cores: usize, out: &mut dyn Write) -> Result<u8, Error> {

@@ -6,6 +6,7 @@
 mod answer;
 pub mod generate;
 pub mod inspect;
+pub mod numbers;
 pub mod pull;
 pub mod quantize;
 

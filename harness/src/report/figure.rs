@@ -20,16 +20,19 @@ pub(super) enum Style {
     Times,
     /// Bytes as `12.3 MiB`.
     Size,
+    /// Positions or tokens a second as `74.2 tok/s`.
+    Rate,
 }
 
 impl Style {
     /// Every style by the name that templates and bindings use.
-    pub(super) const ALL: [(&str, Self); 5] = [
+    pub(super) const ALL: [(&str, Self); 6] = [
         ("count", Self::Count),
         ("duration", Self::Duration),
         ("percent", Self::Percent),
         ("times", Self::Times),
         ("size", Self::Size),
+        ("rate", Self::Rate),
     ];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
@@ -57,6 +60,7 @@ impl Style {
             Self::Percent => format!("{:.1} %", number()? * 100.0),
             Self::Times => format!("{:.2}×", number()?),
             Self::Size => size(integer()?),
+            Self::Rate => format!("{:.1} tok/s", number()?),
         })
     }
 }
@@ -64,7 +68,7 @@ impl Style {
 /// A place in the results: `ENVELOPE:PATH` or `ENVELOPE:PATH|STYLE`.
 ///
 /// PATH is dotted and leads into run.json; `ratio(ARM/DENOMINATOR)` as its first part is that entry of `ratios`,
-/// `declared` is envelope.json.
+/// `declared` is envelope.json, and a number is a place in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
     pub(super) envelope: String,
@@ -127,7 +131,10 @@ fn lookup<'a>(run: &'a Anchored, path: &str) -> Option<&'a Value> {
             None => (&run.measured, path),
         },
     };
-    rest.split('.').try_fold(first, |value, key| value.get(key))
+    rest.split('.').try_fold(first, |value, key| match value {
+        Value::Array(list) => list.get(key.parse::<usize>().ok()?),
+        value => value.get(key),
+    })
 }
 
 #[cfg(test)]
@@ -145,6 +152,7 @@ mod tests {
             (Style::Times, json!(11.467_742), "11.47×"),
             (Style::Times, json!(1), "1.00×"),
             (Style::Size, json!(3 << 19), "1.5 MiB"),
+            (Style::Rate, json!(74.15), "74.2 tok/s"),
         ];
         for (style, value, text) in cases {
             assert_eq!(style.write(&value).as_deref(), Ok(text));

@@ -5,7 +5,8 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use baselines::ArmJob;
+use baselines::{ArmJob, CellJob};
+use serde::Deserialize;
 use workloads::envelope::ResolvedEnvelope;
 
 use crate::error::Error;
@@ -27,19 +28,35 @@ pub fn job(
     serde_json::to_string(&job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
 }
 
+/// A job of engine work as it travels.
+pub fn cell_job(job: &CellJob) -> Result<String, Error> {
+    serde_json::to_string(job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
+}
+
+/// A job of either kind; they have no field set in common that would make one the other.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Job {
+    Session(Box<ArmJob>),
+    Cell(Box<CellJob>),
+}
+
 /// Runs the job on `input`, writing its trace to `out`; `clock` counts nanoseconds from any start.
 pub fn arm(
     input: &mut dyn Read,
     clock: &dyn Fn() -> u64,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let job: ArmJob = serde_json::from_reader(input).map_err(|error| {
+    let job: Job = serde_json::from_reader(input).map_err(|error| {
         Error::Usage(format!(
             "`arm` reads a job from `harness run` on standard input: {error}"
         ))
     })?;
-    match baselines::run_arm(&job, clock, &machine::resident_bytes_peak, out) {
-        Ok(()) => Ok(0),
-        Err(error) => Err(Error::Unreachable(error.to_string())),
-    }
+    let peak_rss = &machine::resident_bytes_peak;
+    let done = match job {
+        Job::Session(job) => baselines::run_arm(&job, clock, peak_rss, out),
+        Job::Cell(job) => baselines::run_cell(&job, clock, peak_rss, out),
+    };
+    done.map(|()| 0)
+        .map_err(|error| Error::Unreachable(error.to_string()))
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use workloads::envelope::ResolvedEnvelope;
+use workloads::envelope::{Kind, ResolvedCells, ResolvedEnvelope, ResolvedOf};
 use workloads::record::{ArmRecord, RunRecord};
 
 use crate::seal::SUMS;
@@ -20,8 +20,32 @@ pub struct Estimate {
     pub directory: PathBuf,
 }
 
-/// The newest earlier run that asked the same on this class of machine, scaled to what is asked now.
-pub fn estimate(envelope: &ResolvedEnvelope, class: &str, world: &World) -> Option<Estimate> {
+/// How long a session takes, by the newest earlier run that asked the same on this class of machine.
+pub fn session(envelope: &ResolvedEnvelope, class: &str, world: &World) -> Option<Estimate> {
+    estimate(envelope, class, world, |record, arm| {
+        process_ns(record.arms.get(arm)?)
+    })
+}
+
+/// How long cells take, by the same rule.
+pub fn cells(envelope: &ResolvedCells, class: &str, world: &World) -> Option<Estimate> {
+    estimate(envelope, class, world, |record, arm| {
+        record.cells.as_ref()?.iter().try_fold(0, |sum: u64, cell| {
+            let samples = &cell.arms.get(arm)?.samples;
+            let times = samples.iter().map(|sample| sample.process_ns);
+            let total_ns = times.fold(0, u64::saturating_add);
+            Some(sum.saturating_add(total_ns.checked_div(samples.len() as u64)?))
+        })
+    })
+}
+
+/// `one_ns` gives the time one repetition of an arm took in an earlier run.
+fn estimate<W: Kind + PartialEq>(
+    envelope: &ResolvedOf<W>,
+    class: &str,
+    world: &World,
+    one_ns: impl Fn(&RunRecord, &str) -> Option<u64>,
+) -> Option<Estimate> {
     let results = world.results();
     let mut earlier: Vec<(u64, u64, PathBuf)> = Vec::new();
     for parent in [
@@ -29,8 +53,11 @@ pub fn estimate(envelope: &ResolvedEnvelope, class: &str, world: &World) -> Opti
         results.join(&envelope.name),
     ] {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            if let Some((started_unix_s, total_ns)) = usable(&entry.path(), envelope, class) {
-                earlier.push((started_unix_s, total_ns, entry.path()));
+            if let Some(record) = usable(&entry.path(), envelope, class)
+                && let Some(total_ns) = total_ns(envelope, &record, &one_ns)
+                && let Some(sitting) = record.sittings.first()
+            {
+                earlier.push((sitting.started_unix_s, total_ns, entry.path()));
             }
         }
     }
@@ -41,33 +68,39 @@ pub fn estimate(envelope: &ResolvedEnvelope, class: &str, world: &World) -> Opti
     })
 }
 
-/// When the run in `directory` started and what the asked arms would take at its pace.
-fn usable(directory: &Path, asked: &ResolvedEnvelope, class: &str) -> Option<(u64, u64)> {
+/// What the asked arms would take at the pace of an earlier run.
+fn total_ns<W>(
+    asked: &ResolvedOf<W>,
+    record: &RunRecord,
+    one_ns: impl Fn(&RunRecord, &str) -> Option<u64>,
+) -> Option<u64> {
+    let reps = &asked.run.arm_reps;
+    reps.iter().try_fold(0, |sum: u64, (arm, &reps)| {
+        Some(sum.saturating_add(one_ns(record, arm)?.saturating_mul(reps as u64)))
+    })
+}
+
+/// The record of the run in `directory`, if it asked the same on this class of machine.
+fn usable<W: Kind + PartialEq>(
+    directory: &Path,
+    asked: &ResolvedOf<W>,
+    class: &str,
+) -> Option<RunRecord> {
     if !directory.join(SUMS).is_file() {
         return None;
     }
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let record: RunRecord = serde_json::from_str(&read("run.json")?).ok()?;
-    let earlier: ResolvedEnvelope = serde_json::from_str(&read("envelope.json")?).ok()?;
+    let earlier: ResolvedOf<W> = serde_json::from_str(&read("envelope.json")?).ok()?;
     let alike = earlier.workload == asked.workload
         && earlier.model == asked.model
         && earlier.mode == asked.mode
         && earlier.run.threads == asked.run.threads
         && earlier.run.kernels == asked.run.kernels
         && earlier.run.chunk_tokens == asked.run.chunk_tokens
+        && earlier.run.arm_turns == asked.run.arm_turns
         && record.machine.class == class;
-    if !alike {
-        return None;
-    }
-    let mut total_ns: u64 = 0;
-    for (arm, &reps) in &asked.run.arm_reps {
-        if earlier.requests_of(arm) != asked.requests_of(arm) {
-            return None;
-        }
-        let one_ns = process_ns(record.arms.get(arm)?)?;
-        total_ns = total_ns.saturating_add(one_ns.saturating_mul(reps as u64));
-    }
-    Some((record.sittings.first()?.started_unix_s, total_ns))
+    alike.then_some(record)
 }
 
 /// Mean time of one process of the arm.

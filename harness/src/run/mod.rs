@@ -5,6 +5,7 @@
 //! figure; `workloads::summary` computes them from the traces.
 
 pub mod arm;
+mod cells;
 pub mod estimate;
 mod outcome;
 pub mod plan;
@@ -17,8 +18,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use workloads::envelope::ResolvedEnvelope;
-use workloads::record::{MachineRecord, Sitting};
+use workloads::envelope::{Kind, ResolvedEnvelope, Workload};
+use workloads::record::{MachineRecord, RunRecord, Sitting};
 use workloads::trace::{Body, Line};
 
 use crate::cli::RunArguments;
@@ -27,8 +28,9 @@ use crate::models::{self, Located};
 use crate::table::{counted, rough_duration};
 use crate::world::World;
 use crate::{build_facts, calendar, describe, files, machine, seal};
-use plan::Plan;
+use plan::{Plan, Planned};
 use progress::Progress;
+use record::Facts;
 
 /// One process's trace, as kept.
 struct Traced<'a> {
@@ -37,42 +39,40 @@ struct Traced<'a> {
     lines: Vec<Line>,
 }
 
+/// Everything that is settled before the first arm runs.
+struct Begun {
+    facts: Facts,
+    directory: PathBuf,
+}
+
 /// Runs an envelope and returns the exit code its outcome has.
 pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
-    let mut plan = plan::plan(arguments, world)?;
-    let model = find_model(&plan.envelope.model, arguments.pull, world)?;
-    // Evidence names the model as the record does; where its file was travels only in the jobs.
-    plan.envelope.model.clone_from(&model.name);
-    let machine = machine::facts(world.cores);
-    let build = build_facts::facts(world);
-    let started_unix_s = (world.unix_s)();
-    let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
-    announce(&plan.envelope, &model, &machine, world);
+    match plan::plan(arguments, world)? {
+        Planned::Session(_) if !arguments.programs.is_empty() => Err(Error::Usage(
+            "--bin is for envelopes of kind engine; every arm of a session is ours".to_owned(),
+        )),
+        Planned::Session(plan) => session(plan, arguments, world, out),
+        Planned::Engine(plan) => cells::run(plan, arguments, world, out),
+    }
+}
 
-    let mut sitting = Sitting {
-        started_unix_s,
-        boot_id: machine::boot_id(),
-        load1_before: machine::load1(),
-        load1_after: None,
-    };
+fn session(
+    mut plan: Plan<Workload>,
+    arguments: &RunArguments,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let Begun {
+        mut facts,
+        directory,
+    } = begin(&mut plan, arguments, world)?;
+    announce(&plan.envelope, &facts.model, &facts.machine, world);
     write_envelope(&plan, &directory)?;
-    let traces = run_arms(&plan.envelope, &model, &directory, world)?;
-    sitting.load1_after = machine::load1();
-
-    let facts = record::Facts {
-        model: &model,
-        build,
-        machine,
-        sitting,
-    };
+    let traces = run_arms(&plan.envelope, &facts.model, &directory, world)?;
+    facts.sitting.load1_after = machine::load1();
     let record = record::assemble(&plan.envelope, facts, &traces)
         .map_err(|error| unsealed(&error, &directory, world))?;
-    let text = serde_json::to_string_pretty(&record)
-        .map_err(|error| Error::Broken(format!("run.json: {error}")))?;
-    files::write_atomically(&directory.join("run.json"), format!("{text}\n").as_bytes())?;
-    seal::seal(&directory)?;
-    let audit = audit::audit_run(&directory);
-
+    let audit = seal_record(&record, &directory)?;
     let outcome = outcome::Outcome {
         record: &record,
         directory: &directory,
@@ -84,6 +84,43 @@ pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Resu
         outcome.write_text(world, out)?;
     }
     Ok(outcome.exit_code())
+}
+
+/// Finds the model, looks at machine and build, takes a directory.
+fn begin<W: Kind>(
+    plan: &mut Plan<W>,
+    arguments: &RunArguments,
+    world: &World,
+) -> Result<Begun, Error> {
+    let model = find_model(&plan.envelope.model, arguments.pull, world)?;
+    // Evidence names the model as the record does; where its file was travels only in the jobs.
+    plan.envelope.model.clone_from(&model.name);
+    let machine = machine::facts(world.cores);
+    let build = build_facts::facts(world);
+    let started_unix_s = (world.unix_s)();
+    let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
+    let sitting = Sitting {
+        started_unix_s,
+        boot_id: machine::boot_id(),
+        load1_before: machine::load1(),
+        load1_after: None,
+    };
+    let facts = Facts {
+        model,
+        build,
+        machine,
+        sitting,
+    };
+    Ok(Begun { facts, directory })
+}
+
+/// Writes run.json, seals the directory and audits it.
+fn seal_record(record: &RunRecord, directory: &Path) -> Result<audit::Report, Error> {
+    let text = serde_json::to_string_pretty(record)
+        .map_err(|error| Error::Broken(format!("run.json: {error}")))?;
+    files::write_atomically(&directory.join("run.json"), format!("{text}\n").as_bytes())?;
+    seal::seal(directory)?;
+    Ok(audit::audit_run(directory))
 }
 
 /// The model, fetched first if that was asked for.
@@ -128,13 +165,7 @@ fn take_directory(
 /// What will run, on which model, and how long it will take.
 fn announce(envelope: &ResolvedEnvelope, model: &Located, machine: &MachineRecord, world: &World) {
     let run = &envelope.run;
-    let how_long = match estimate::estimate(envelope, &machine.class, world) {
-        Some(estimate) => {
-            let basis = world.shown(&estimate.directory).to_string();
-            format!("about {}, as in {basis}", rough_duration(estimate.total_ns))
-        }
-        None => "how long is unknown: first run here".to_owned(),
-    };
+    let how_long = how_long(estimate::session(envelope, &machine.class, world), world);
     world.say(&format!(
         "{}: {}\n  {}\n  model {} ({}), mode {}, kernels {}, {}\n  {}, {} in all, {how_long}\n",
         envelope.name,
@@ -150,7 +181,17 @@ fn announce(envelope: &ResolvedEnvelope, model: &Located, machine: &MachineRecor
     ));
 }
 
-fn write_envelope(plan: &Plan, directory: &Path) -> Result<(), Error> {
+fn how_long(estimate: Option<estimate::Estimate>, world: &World) -> String {
+    match estimate {
+        Some(estimate) => {
+            let basis = world.shown(&estimate.directory).to_string();
+            format!("about {}, as in {basis}", rough_duration(estimate.total_ns))
+        }
+        None => "how long is unknown: first run here".to_owned(),
+    }
+}
+
+fn write_envelope<W: Kind>(plan: &Plan<W>, directory: &Path) -> Result<(), Error> {
     let json = plan
         .envelope
         .to_json()
@@ -169,7 +210,7 @@ fn run_arms<'a>(
     let order = plan::order(envelope);
     let requests: usize = order.iter().map(|(arm, _)| envelope.requests_of(arm)).sum();
     let rounds = order.iter().map(|(_, rep)| rep + 1).max().unwrap_or(0);
-    let mut progress = Progress::new(requests as u64, rounds, world.terminal);
+    let mut progress = Progress::new(requests as u64, "requests", rounds, world.terminal);
     let mut begin: Option<Body> = None;
     let mut traces = Vec::new();
     for (arm, rep) in order {
@@ -178,7 +219,7 @@ fn run_arms<'a>(
         progress.start(arm, rep);
         let count = &mut |line: &Line| {
             if matches!(line.body, Body::Finish { .. }) {
-                progress.request();
+                progress.advance();
             }
         };
         let fallback = begin.as_ref().and_then(|begin| begin_of(begin, arm, rep));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use workloads::record::{
-    ArmRecord, EffectiveRecord, IdentityRecord, ModelRecord, RatioRecord, RunRecord,
+    ArmRecord, CellRecord, EffectiveRecord, IdentityRecord, ModelRecord, RatioRecord, RunRecord,
 };
 
 use crate::error::Error;
@@ -35,6 +35,8 @@ struct Document<'a> {
     effective: &'a EffectiveRecord,
     arms: &'a BTreeMap<String, ArmRecord>,
     ratios: &'a [RatioRecord],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cells: Option<&'a [CellRecord]>,
 }
 
 impl Outcome<'_> {
@@ -67,6 +69,7 @@ impl Outcome<'_> {
             effective: &self.record.effective,
             arms: &self.record.arms,
             ratios: &self.record.ratios,
+            cells: self.record.cells.as_deref(),
         };
         let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::other)?;
         writeln!(out, "{text}")?;
@@ -127,12 +130,15 @@ impl Outcome<'_> {
         self.write_next(world, out)
     }
 
-    fn identity(&self) -> String {
+    pub(super) fn identity(&self) -> String {
         let identity = &self.record.identity;
         let completed = identity.arms.as_slice();
         match (&identity.first_divergence, completed) {
             (Some(at), _) => format!(
-                "same answers: NO. {} repetition {} departs at agent {} turn {}, {}",
+                "same answers: NO. {}{} repetition {} departs at agent {} turn {}, {}",
+                at.cell
+                    .as_ref()
+                    .map_or(String::new(), |cell| format!("{cell}, ")),
                 at.arm,
                 at.rep,
                 at.agent,
@@ -155,7 +161,7 @@ impl Outcome<'_> {
         }
     }
 
-    fn write_next(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+    pub(super) fn write_next(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
         let place = world.shown(self.directory);
         if self.audit.exit_code() == 0 {
             writeln!(out, "evidence: {place} (sealed, audit passes)\n\nnext:")?;

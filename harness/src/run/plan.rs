@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use workloads::envelope::{self, Envelope, Overrides, ResolvedEnvelope};
+use workloads::cells::CellWorkload;
+use workloads::envelope::{self, Declared, Overrides, ResolvedEnvelope, ResolvedOf, Workload};
 
 use crate::cli::RunArguments;
 use crate::error::Error;
@@ -13,15 +14,23 @@ use crate::near::suggestion;
 use crate::world::World;
 
 /// An envelope ready to run, and the text it came from.
-pub struct Plan {
+pub struct Plan<W> {
     /// envelope.toml, as given.
     pub text: String,
     /// envelope.json, as resolved.
-    pub envelope: ResolvedEnvelope,
+    pub envelope: ResolvedOf<W>,
+}
+
+/// A plan of either kind.
+pub enum Planned {
+    /// Agents that take turns.
+    Session(Plan<Workload>),
+    /// Cells of engine work.
+    Engine(Plan<CellWorkload>),
 }
 
 /// Reads the envelope and resolves it under the command line.
-pub fn plan(arguments: &RunArguments, world: &World) -> Result<Plan, Error> {
+pub fn plan(arguments: &RunArguments, world: &World) -> Result<Planned, Error> {
     let asked = &arguments.envelope;
     let text = text_of(asked, &world.working_directory)?;
     let refused = |source| Error::Envelope {
@@ -36,10 +45,18 @@ pub fn plan(arguments: &RunArguments, world: &World) -> Result<Plan, Error> {
         kernels: arguments.kernels.clone(),
         mode: arguments.mode.clone(),
     };
-    let envelope = Envelope::parse(&text, asked)
-        .and_then(|envelope| envelope.resolve(&overrides, world.cores))
-        .map_err(refused)?;
-    Ok(Plan { text, envelope })
+    Ok(match Declared::parse(&text, asked).map_err(refused)? {
+        Declared::Session(envelope) => {
+            let resolved = envelope.resolve(&overrides, world.cores);
+            let envelope = resolved.map_err(refused)?;
+            Planned::Session(Plan { text, envelope })
+        }
+        Declared::Engine(envelope) => {
+            let resolved = envelope.resolve(&overrides, world.cores);
+            let envelope = resolved.map_err(refused)?;
+            Planned::Engine(Plan { text, envelope })
+        }
+    })
 }
 
 /// The text of an embedded envelope or of a file.
@@ -84,6 +101,7 @@ pub fn order(envelope: &ResolvedEnvelope) -> Vec<(&str, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workloads::envelope::Envelope;
 
     fn resolved(arms: &[&str], reps: usize) -> ResolvedEnvelope {
         let overrides = Overrides {

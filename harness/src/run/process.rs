@@ -43,7 +43,10 @@ impl Recorder {
 
     fn ended(&self) -> bool {
         let last = self.lines.last().map(|line| &line.body);
-        matches!(last, Some(Body::End { .. } | Body::Error { .. }))
+        matches!(
+            last,
+            Some(Body::End { .. } | Body::EndExternal { .. } | Body::Error { .. })
+        )
     }
 
     /// A line that the arm itself could no longer write.

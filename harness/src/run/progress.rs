@@ -16,13 +16,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress over `requests` requests in `rounds` rounds.
-    pub(super) fn new(requests: u64, rounds: usize, terminal: bool) -> Self {
-        let style = ProgressStyle::with_template(
-            "{bar:30} {pos}/{len} requests  {elapsed} (about {eta} left)  {msg}",
-        );
+    /// Progress over so many things called `unit`, in `rounds` rounds.
+    pub(super) fn new(total: u64, unit: &str, rounds: usize, terminal: bool) -> Self {
+        let template =
+            format!("{{bar:30}} {{pos}}/{{len}} {unit}  {{elapsed}} (about {{eta}} left)  {{msg}}");
+        let style = ProgressStyle::with_template(&template);
         let bar = style.ok().filter(|_| terminal).map(|style| {
-            let bar = ProgressBar::new(requests).with_style(style);
+            let bar = ProgressBar::new(total).with_style(style);
             bar.enable_steady_tick(std::time::Duration::from_millis(250));
             bar
         });
@@ -48,8 +48,8 @@ impl Progress {
         }
     }
 
-    /// A request was answered.
-    pub(super) fn request(&self) {
+    /// One of the things is done.
+    pub(super) fn advance(&self) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }

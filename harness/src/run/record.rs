@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::models::Located;
 
 /// What the record says beside its figures.
-pub(super) struct Facts<'a> {
-    pub(super) model: &'a Located,
+pub(super) struct Facts {
+    pub(super) model: Located,
     pub(super) build: BuildRecord,
     pub(super) machine: MachineRecord,
     pub(super) sitting: Sitting,
@@ -24,7 +24,7 @@ pub(super) struct Facts<'a> {
 /// The whole record.
 pub(super) fn assemble(
     envelope: &ResolvedEnvelope,
-    facts: Facts<'_>,
+    facts: Facts,
     traces: &[Traced<'_>],
 ) -> Result<RunRecord, Error> {
     let refused = |source| Error::Envelope {
@@ -40,19 +40,7 @@ pub(super) fn assemble(
         })
         .collect();
     let summary = summary::summarise(envelope, &lines).map_err(refused)?;
-    if let Some(expected) = facts
-        .model
-        .sha256
-        .as_ref()
-        .filter(|it| **it != summary.model_sha256)
-    {
-        return Err(Error::WrongDigest {
-            what: format!("the cached file of model {}", facts.model.name),
-            expected: expected.clone(),
-            found: summary.model_sha256,
-            next: format!("`harness model verify {}` says more", facts.model.name),
-        });
-    }
+    check_model(&facts.model, &summary.model_sha256)?;
     let envelope_sha256 = envelope
         .sha256()
         .map_err(|error| Error::Usage(format!("envelope.json: {error}")))?;
@@ -66,6 +54,7 @@ pub(super) fn assemble(
             sha256: summary.model_sha256,
             tokenizer_sha256: summary.tokenizer_sha256,
             label: facts.model.label.clone(),
+            numbers: None,
         },
         requested: SettingsRecord {
             mode: envelope.mode.clone(),
@@ -81,5 +70,19 @@ pub(super) fn assemble(
         ratios: summary.ratios,
         identity: summary.identity,
         verdict: summary.verdict,
+        cells: None,
     })
+}
+
+/// The arms loaded the file that was registered.
+pub(super) fn check_model(model: &Located, found: &str) -> Result<(), Error> {
+    match &model.sha256 {
+        Some(expected) if expected != found => Err(Error::WrongDigest {
+            what: format!("the cached file of model {}", model.name),
+            expected: expected.clone(),
+            found: found.to_owned(),
+            next: format!("`harness model verify {}` says more", model.name),
+        }),
+        _ => Ok(()),
+    }
 }

@@ -157,6 +157,32 @@ impl Run {
         }
     }
 
+    /// Engine work in one cell: our engine beside another.
+    pub(crate) fn of_cells(envelope: &str, name: &'static str) -> Self {
+        let mut run = Self::new(envelope, name);
+        let arm = |provenance: &str, rate: f64| {
+            json!({
+                "provenance": provenance, "reps": 5, "completed": 5, "error": null, "note": null,
+                "needs": { "bytes": 1, "matrix_operations": 1, "attention_operations": 1, "limit_ns": 1, "withheld": null },
+                "tokens_per_s": rate, "share_of_limit": 0.5, "output_sha256": null, "logits_sha256": null, "samples": []
+            })
+        };
+        let cell = json!({ "name": "decode-64", "prompt": 0, "depth": 2048, "decode": 64, "agents": 1, "shared": 0 });
+        run.declared["workload"] =
+            json!({ "kind": "engine", "limit_s": 9, "seed": 1, "cells": [cell] });
+        run.declared["run"]["arms"] = json!(["fak", "llama-bench:fa0"]);
+        run.record["cells"] = json!([{
+            "name": "decode-64",
+            "arms": { "fak": arm("WITNESSED", 81.25), "llama-bench:fa0": arm("OBSERVED", 39.0) },
+            "ratios": [{ "arm": "fak", "denominator": "llama-bench:fa0", "pairs": 5, "speed": 2.083_333, "low": 2.0,
+                         "high": 2.1, "verdict": "FASTER", "withheld": null }]
+        }]);
+        (run.record["arms"], run.record["ratios"]) = (json!({}), json!([]));
+        run.record["verdict"] = Value::Null;
+        run.record["envelope_sha256"] = json!(sha256_hex(run.declared.to_string().as_bytes()));
+        run
+    }
+
     /// With one field of the record, named by JSON pointer, set to `value`.
     pub(crate) fn with(mut self, pointer: &str, value: impl Into<Value>) -> Self {
         *self.record.pointer_mut(pointer).unwrap() = value.into();

@@ -169,3 +169,21 @@ fn a_template_that_asks_for_what_is_not_there_is_named() {
     );
     assert_eq!(code, 2);
 }
+
+#[test]
+fn engine_work_has_a_row_for_each_speed_share_and_ratio() {
+    let repository = Repository::published();
+    repository.anchor(&Run::of_cells("engine-decode", "first"));
+    repository.report();
+    let page = repository.read("BENCHMARK-AUTHORITY.md");
+    for words in [
+        "- `decode-64`: 1 agent(s), 2 048 positions cached (0 shared), 64 tokens decoded each.",
+        "| decode-64, fak, speed | 81.2 tok/s | WITNESSED |",
+        "| decode-64, llama-bench:fa0, speed | 39.0 tok/s | OBSERVED |",
+        "| decode-64, fak, share of limit | 50.0 % | MODELED, derived |",
+        "| decode-64, fak / llama-bench:fa0, speed | 2.08× | OBSERVED, derived |",
+        "| `llama-bench:fa0` | 5, 2.00× to 2.10× | FASTER |",
+    ] {
+        assert!(page.contains(words), "no {words:?} in:\n{page}");
+    }
+}

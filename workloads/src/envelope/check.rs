@@ -5,8 +5,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, Envelope, RunAsked};
-use crate::{Error, arm};
+use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload};
+use crate::Error;
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
 const AGENTS: RangeInclusive<usize> = 1..=1024;
@@ -30,14 +30,15 @@ const KV_PAGES: RangeInclusive<usize> = 1..=1 << 20;
 const NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
 /// A value that is not allowed, before it is known where it stands.
-pub(super) struct Refusal {
+#[derive(Debug)]
+pub struct Refusal {
     field: &'static str,
     value: String,
     wanted: String,
 }
 
 impl Refusal {
-    fn new(field: &'static str, value: impl Display, wanted: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &'static str, value: impl Display, wanted: impl Into<String>) -> Self {
         Self {
             field,
             value: value.to_string(),
@@ -75,8 +76,8 @@ impl Refusal {
 }
 
 /// Checks every field once, in the order of the file.
-pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
-    let Envelope { workload, run, .. } = envelope;
+pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal> {
+    let EnvelopeOf { workload, run, .. } = envelope;
     word("schema", &envelope.schema, &[ENVELOPE_SCHEMA])?;
     name(&envelope.name)?;
     if envelope.model.is_empty() {
@@ -87,17 +88,8 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
         ));
     }
     word("mode", &envelope.mode, &["exact", "fast"])?;
-    word("workload.kind", &workload.kind, &["session"])?;
-    within("workload.agents", workload.agents, &AGENTS)?;
-    within("workload.turns", workload.turns, &TURNS)?;
-    within("workload.prefix", workload.prefix, &PREFIX)?;
-    within("workload.decode", workload.decode, &DECODE)?;
-    within("workload.result", workload.result, &RESULT)?;
-    if workload.workers != 1 {
-        let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
-        return Err(Refusal::new("workload.workers", workload.workers, wanted));
-    }
-    arms(&run.arms)?;
+    workload.check(run)?;
+    arms(&run.arms, &W::arm_names())?;
     within("run.reps", run.reps, &REPS)?;
     for (arm, reps) in &run.arm_reps {
         if !run.arms.contains(arm) {
@@ -113,7 +105,6 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
         }
         within("run.arm_reps", *reps, &REPS)?;
     }
-    arm_turns(workload.turns, run)?;
     within("run.threads", run.threads.unwrap_or(1), &THREADS)?;
     let kernels = ["auto", "scalar", "avx2", "avx512"];
     word("run.kernels", &run.kernels, &kernels)?;
@@ -122,8 +113,23 @@ pub(super) fn envelope(envelope: &Envelope) -> Result<(), Refusal> {
     word("evidence.prompts", &envelope.evidence.prompts, &["ids"])
 }
 
+/// Checks a session.
+pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal> {
+    word("workload.kind", &workload.kind, &["session", "engine"])?;
+    within("workload.agents", workload.agents, &AGENTS)?;
+    within("workload.turns", workload.turns, &TURNS)?;
+    within("workload.prefix", workload.prefix, &PREFIX)?;
+    within("workload.decode", workload.decode, &DECODE)?;
+    within("workload.result", workload.result, &RESULT)?;
+    if workload.workers != 1 {
+        let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
+        return Err(Refusal::new("workload.workers", workload.workers, wanted));
+    }
+    fewer_turns(workload.turns, run)
+}
+
 /// Fewer turns for some arms of the run, at least one.
-fn arm_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
+fn fewer_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
     for (arm, turns) in &run.arm_turns {
         let wanted = if !run.arms.contains(arm) {
             format!("turns of arms of this run only: {}", run.arms.join(", "))
@@ -138,7 +144,7 @@ fn arm_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn within(
+pub(crate) fn within(
     field: &'static str,
     value: usize,
     allowed: &RangeInclusive<usize>,
@@ -153,7 +159,7 @@ fn within(
     ))
 }
 
-fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusal> {
+pub(crate) fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusal> {
     if allowed.contains(&value) {
         return Ok(());
     }
@@ -165,16 +171,22 @@ fn word(field: &'static str, value: &str, allowed: &[&str]) -> Result<(), Refusa
 }
 
 fn name(name: &str) -> Result<(), Refusal> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    named("name", name)
+}
+
+/// A name that may stand in a file name.
+pub(crate) fn named(field: &'static str, name: &str) -> Result<(), Refusal> {
+    let plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+    };
     if NAME_BYTES.contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
         return Ok(());
     }
-    let wanted = "up to 64 lower-case letters, digits and dashes, no dash first";
-    Err(Refusal::new("name", format!("{name:?}"), wanted))
+    let wanted = "up to 64 lower-case letters, digits, dashes and underscores, no dash first";
+    Err(Refusal::new(field, format!("{name:?}"), wanted))
 }
 
-fn arms(arms: &[String]) -> Result<(), Refusal> {
-    let known = arm::names();
+fn arms(arms: &[String], known: &[&str]) -> Result<(), Refusal> {
     for (place, arm) in arms.iter().enumerate() {
         if !known.contains(&arm.as_str()) {
             let wanted = format!("names out of {}", known.join(", "));

@@ -54,8 +54,9 @@ fn divergence<'a>(
 ) -> Option<Divergence> {
     reading.answers.iter().find_map(|(&(agent, turn), answer)| {
         let expected = first_answers.entry((agent, turn)).or_insert(answer);
-        let position = difference(expected, answer)?;
+        let position = expected.difference(answer)?;
         Some(Divergence {
+            cell: None,
             arm: reading.arm.clone(),
             rep: reading.rep,
             agent,
@@ -63,21 +64,6 @@ fn divergence<'a>(
             position,
         })
     })
-}
-
-/// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.
-#[allow(clippy::option_option)] // the record's own null is a value here
-fn difference(expected: &Answer, answer: &Answer) -> Option<Option<usize>> {
-    if expected.ids != answer.ids {
-        let same = expected
-            .ids
-            .iter()
-            .zip(&answer.ids)
-            .take_while(|(a, b)| a == b)
-            .count();
-        return Some(Some(same));
-    }
-    (expected.logits_sha256 != answer.logits_sha256).then_some(None)
 }
 
 /// Every rung whose two arms completed.

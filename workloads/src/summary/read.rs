@@ -11,9 +11,21 @@ use crate::record::{EffectiveRecord, Sample};
 use crate::trace::{Body, Line};
 
 /// What one request answered.
-pub(super) struct Answer {
-    pub(super) ids: Vec<u32>,
-    pub(super) logits_sha256: String,
+pub(crate) struct Answer {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) logits_sha256: String,
+}
+
+impl Answer {
+    /// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.
+    #[allow(clippy::option_option)] // the record's own null is a value here
+    pub(crate) fn difference(&self, other: &Self) -> Option<Option<usize>> {
+        if self.ids != other.ids {
+            let pairs = self.ids.iter().zip(&other.ids);
+            return Some(Some(pairs.take_while(|(a, b)| a == b).count()));
+        }
+        (self.logits_sha256 != other.logits_sha256).then_some(None)
+    }
 }
 
 /// How a trace ended.
@@ -111,7 +123,8 @@ pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Er
     })
 }
 
-fn answers(lines: &[Line]) -> Result<BTreeMap<(usize, usize), Answer>, String> {
+/// Every answer of a trace, by (agent, turn).
+pub(crate) fn answers(lines: &[Line]) -> Result<BTreeMap<(usize, usize), Answer>, String> {
     let mut places = HashMap::new();
     let mut answers = BTreeMap::new();
     for line in lines {

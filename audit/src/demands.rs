@@ -1,0 +1,69 @@
+//! What the declared workload demands of a trace, whichever kind it is.
+//!
+//! Not here: the demands themselves (`session`, `cell`).
+
+use crate::cell::CellDemands;
+use crate::line::{Finish, Request, Step};
+use crate::notebook::Notebook;
+use crate::oracle::Cache;
+use crate::session::Session;
+use crate::trace::Counters;
+
+/// The demands of one workload on one trace.
+pub(crate) enum Demands<'a> {
+    Session(Session),
+    Cell(CellDemands<'a>),
+}
+
+impl Demands<'_> {
+    pub(crate) fn text(&mut self, ids: &[u32], notes: &mut Notebook) {
+        match self {
+            Self::Session(session) => session.text(ids, notes),
+            Self::Cell(cell) => cell.text(ids, notes),
+        }
+    }
+
+    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request.
+    pub(crate) fn request(
+        &mut self,
+        request: &Request,
+        base_len: u64,
+        base_of: Option<(u64, u64)>,
+        notes: &mut Notebook,
+    ) {
+        match self {
+            Self::Session(session) => session.request(request, base_len, base_of, notes),
+            Self::Cell(cell) => cell.request(request, base_len, base_of, notes),
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: &Step, notes: &mut Notebook) {
+        match self {
+            Self::Session(_) => {}
+            Self::Cell(cell) => cell.step(step, notes),
+        }
+    }
+
+    pub(crate) fn finish(&mut self, finish: &Finish, notes: &mut Notebook) {
+        match self {
+            Self::Session(session) => session.finish(finish, notes),
+            Self::Cell(cell) => cell.finish(finish, notes),
+        }
+    }
+
+    /// Compares a whole trace's sums with what was declared.
+    pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
+        match self {
+            Self::Session(session) => session.end(cache, counted, notes),
+            Self::Cell(cell) => cell.end(counted, notes),
+        }
+    }
+
+    /// Rows and nanoseconds of the steps that are timed.
+    pub(crate) fn timed(&self) -> (u64, u64) {
+        match self {
+            Self::Session(_) => (0, 0),
+            Self::Cell(cell) => cell.timed(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The trace of another program: what was asked of it, and what its own answer measures.
+//!
+//! Not here: whether the program told the truth. Its times are OBSERVED.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cell::{Cell, flash_attention};
+use crate::chain;
+use crate::hash;
+use crate::line::{BeginExternal, Body, Line};
+use crate::notebook::{Layer, Notebook, quote};
+use crate::trace::Asked;
+
+/// What comparison needs of one trace.
+#[derive(Debug)]
+pub(crate) struct ExternalTrace {
+    pub(crate) model_sha256: String,
+    /// Tokens and nanoseconds; `None` when it ended in `error`.
+    pub(crate) measured: Option<(u64, u64)>,
+    /// The message of that `error` line.
+    pub(crate) error: Option<String>,
+    /// When its last line was written.
+    pub(crate) last_t_ns: u64,
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    begun: Option<BeginExternal>,
+    measured: Option<(u64, u64)>,
+    ended: bool,
+    error: Option<String>,
+    last_t_ns: u64,
+}
+
+/// Reads `name` in `dir`; `None` when it could not be followed to its end.
+pub(crate) fn read(
+    dir: &Path,
+    name: &str,
+    asked: &Asked<'_>,
+    (cell, threads): (&Cell, u64),
+    notes: &mut Notebook,
+) -> Option<ExternalTrace> {
+    notes.open(name);
+    let mut reading = Reading::default();
+    let whole = chain::read(&dir.join(name), notes, |line, notes| {
+        reading
+            .take(line, asked, (cell, threads), notes)
+            .map_err(|message| notes.broken(Layer::Chain, message))
+            .is_ok()
+    });
+    let ended = reading.ended || reading.error.is_some();
+    if whole && !ended {
+        notes.broken(
+            Layer::Chain,
+            "is truncated: the last line is neither `end_external` nor `error`",
+        );
+    }
+    let begun = reading.begun.filter(|_| whole && ended)?;
+    Some(ExternalTrace {
+        model_sha256: begun.model_sha256,
+        measured: reading.measured.filter(|_| reading.ended),
+        error: reading.error,
+        last_t_ns: reading.last_t_ns,
+    })
+}
+
+impl Reading {
+    fn take(
+        &mut self,
+        line: Line,
+        asked: &Asked<'_>,
+        (cell, threads): (&Cell, u64),
+        notes: &mut Notebook,
+    ) -> Result<(), String> {
+        if self.ended || self.error.is_some() {
+            return Err("nothing may follow `end_external` or `error`".to_owned());
+        }
+        self.last_t_ns = line.t_ns;
+        *notes.asserted.entry("clock times").or_default() += 1;
+        match (line.body, &self.begun, self.measured) {
+            (Body::BeginExternal(begin), None, _) => {
+                check_begin(&begin, asked, notes);
+                check_program(&begin, asked, (cell, threads), notes);
+                self.begun = Some(begin);
+            }
+            (Body::External(external), Some(begin), None) => {
+                let digest = begin.program.sha256.is_some();
+                notes.check(Layer::Format, digest, || {
+                    "a program without a digest measured something".to_owned()
+                });
+                let measured = measurement(cell, &external.output).map_err(|problem| {
+                    format!("output is not the answer for the cell: {problem}")
+                })?;
+                notes.check(Layer::Count, external.wall_ns >= measured.1, || {
+                    format!(
+                        "the program says {} ns of the {} it ran",
+                        measured.1, external.wall_ns
+                    )
+                });
+                notes.recomputed("external measurements", 1);
+                *notes.asserted.entry("clock times").or_default() += 1;
+                self.measured = Some(measured);
+            }
+            (Body::EndExternal(end), Some(_), Some(_)) => {
+                notes.same(Layer::Count, "measurements", &end.measurements, &1);
+                self.ended = true;
+            }
+            (Body::Error(failure), Some(_), _) => {
+                let said = !failure.message.is_empty();
+                notes.check(Layer::Format, said, || "message is empty".to_owned());
+                self.error = Some(failure.message);
+            }
+            _ => {
+                return Err(
+                    "the order is begin_external, external, end_external or error".to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_begin(begin: &BeginExternal, asked: &Asked<'_>, notes: &mut Notebook) {
+    for (what, found, expected) in [
+        ("schema", begin.schema.as_str(), "fak.trace/1"),
+        ("envelope", begin.envelope.as_str(), asked.envelope),
+        (
+            "envelope_sha256",
+            begin.envelope_sha256.as_str(),
+            asked.envelope_sha256,
+        ),
+        ("arm", begin.arm.as_str(), asked.arm),
+    ] {
+        notes.same(Layer::Format, what, found, expected);
+    }
+    let cell = Some(begin.cell.as_str());
+    notes.same(Layer::Format, "cell", &cell, &asked.cell);
+    notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
+    let program = &begin.program;
+    let of_program = [program.sha256.as_ref(), program.libraries_sha256.as_ref()];
+    let digests = [Some(&begin.model_sha256)].into_iter().chain(of_program);
+    for digest in digests.flatten() {
+        notes.check(Layer::Format, hash::is_digest(digest), || {
+            format!("{} is not a SHA-256", quote(digest))
+        });
+    }
+}
+
+/// The program is the one that can be asked for the cell, and was asked for it.
+fn check_program(
+    begin: &BeginExternal,
+    asked: &Asked<'_>,
+    (cell, threads): (&Cell, u64),
+    notes: &mut Notebook,
+) {
+    let program = &begin.program;
+    notes.same(
+        Layer::Prompt,
+        "program.name",
+        program.name.as_str(),
+        bench(cell),
+    );
+    let model = program.arguments.get(1).map_or("", String::as_str);
+    let plain = !model.is_empty() && !model.contains(['/', '\\']);
+    notes.check(Layer::Format, plain, || {
+        "program.arguments: the model is no file name without a path".to_owned()
+    });
+    let fused = flash_attention(asked.arm).unwrap_or_default();
+    let expected = arguments(cell, threads, fused, model);
+    notes.same(
+        Layer::Prompt,
+        "program.arguments",
+        &program.arguments.join(" "),
+        &expected,
+    );
+}
+
+fn is_batched(cell: &Cell) -> bool {
+    cell.is_decode() && cell.agents > 1
+}
+
+fn bench(cell: &Cell) -> &'static str {
+    if is_batched(cell) {
+        "llama-batched-bench"
+    } else {
+        "llama-bench"
+    }
+}
+
+/// The command line FORMAT.md gives for a cell.
+fn arguments(cell: &Cell, threads: u64, fused: bool, model: &str) -> String {
+    let Cell {
+        prompt,
+        depth,
+        decode,
+        agents,
+        shared,
+        ..
+    } = cell;
+    if !is_batched(cell) {
+        let fa = u8::from(fused);
+        return format!(
+            "-m {model} -t {threads} -fa {fa} -p {prompt} -n {decode} -d {depth} -r 1 -o json"
+        );
+    }
+    let whole = |positions: u64| positions.next_multiple_of(256);
+    let shares = *shared > 0 && shared == depth;
+    let (context, sharing) = if shares {
+        (whole(depth + agents * (decode + 1)), "-pps -kvu ")
+    } else {
+        (agents * whole(depth + decode + 1), "")
+    };
+    let npp = depth.max(&1);
+    let fa = if fused { "on" } else { "off" };
+    format!(
+        "-m {model} -t {threads} -c {context} -npp {npp} -ntg {decode} -npl {agents} {sharing}\
+         --output-format jsonl -fa {fa}"
+    )
+}
+
+/// Tokens and nanoseconds of the program's answer.
+fn measurement(cell: &Cell, output: &str) -> Result<(u64, u64), String> {
+    let (answer, asked) = if is_batched(cell) {
+        let line = output.lines().find(|line| line.starts_with('{'));
+        let asked = [
+            ("pp", cell.depth.max(1)),
+            ("tg", cell.decode),
+            ("pl", cell.agents),
+        ];
+        (json(line.unwrap_or_default())?, asked)
+    } else {
+        let asked = [
+            ("n_prompt", cell.prompt),
+            ("n_gen", cell.decode),
+            ("n_depth", cell.depth),
+        ];
+        match json(output)? {
+            Value::Array(mut answers) if answers.len() == 1 => (answers.remove(0), asked),
+            _ => return Err("it is no array of one measurement".to_owned()),
+        }
+    };
+    for (field, value) in asked {
+        if answer[field].as_u64() != Some(value) {
+            return Err(format!(
+                "{field} is {}, asked was {value}",
+                quote(&answer[field].to_string())
+            ));
+        }
+    }
+    let (tokens, timed_ns) = if is_batched(cell) {
+        let seconds = answer["t_tg"].as_f64().unwrap_or_default();
+        (cell.tokens(), (seconds * 1e9).round() as u64)
+    } else {
+        let samples = answer["samples_ns"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let [sample] = samples else {
+            return Err(format!(
+                "samples_ns has {} entries, expected one",
+                samples.len()
+            ));
+        };
+        (
+            cell.prompt + cell.decode,
+            sample.as_u64().unwrap_or_default(),
+        )
+    };
+    if timed_ns == 0 {
+        return Err("it states no time above zero".to_owned());
+    }
+    Ok((tokens, timed_ns))
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+}

@@ -1,0 +1,89 @@
+//! Our engine over the others, cell by cell, by the one statistical rule.
+//!
+//! Not here: the rule (`statistics`).
+
+use std::collections::BTreeMap;
+
+use crate::cells::arm;
+use crate::record::{CellArmRecord, CellRatio, CellSample, Divergence};
+use crate::statistics::{Interval, bootstrap, median, round6, verdict};
+
+const UNSHARED: &str = "fak-unshared";
+
+/// The rate of one sample.
+pub(super) fn tokens_per_s(sample: &CellSample) -> f64 {
+    sample.tokens as f64 * 1e9 / sample.timed_ns as f64
+}
+
+/// Our engine over its better external opponent, then over itself without shared-prefix attention.
+pub(super) fn ratios(
+    asked: &[String],
+    arms: &BTreeMap<String, CellArmRecord>,
+    divergence: Option<&Divergence>,
+) -> Vec<CellRatio> {
+    let external = best_external(asked, arms);
+    let unshared = arms.contains_key(UNSHARED).then_some(UNSHARED);
+    external
+        .into_iter()
+        .chain(unshared)
+        .filter_map(|denominator| ratio(denominator, arms, divergence))
+        .collect()
+}
+
+/// The external arm with the greatest median rate, the first of equals; none unless all that were asked completed, since
+/// the better of them might be the one that failed.
+fn best_external<'a>(
+    asked: &'a [String],
+    arms: &BTreeMap<String, CellArmRecord>,
+) -> Option<&'a str> {
+    let mut best: Option<(&str, f64)> = None;
+    for name in asked {
+        if !arm::named(name).is_ok_and(arm::CellArm::is_external) {
+            continue;
+        }
+        let rate = arms.get(name)?.tokens_per_s?;
+        if best.is_none_or(|(_, known)| rate > known) {
+            best = Some((name, rate));
+        }
+    }
+    best.map(|(name, _)| name)
+}
+
+fn ratio(
+    denominator: &str,
+    arms: &BTreeMap<String, CellArmRecord>,
+    divergence: Option<&Divergence>,
+) -> Option<CellRatio> {
+    let (ours, theirs) = (arms.get(arm::OURS)?, arms.get(denominator)?);
+    if ours.error.is_some() || theirs.error.is_some() {
+        return None;
+    }
+    let mut record = CellRatio {
+        arm: arm::OURS.to_owned(),
+        denominator: denominator.to_owned(),
+        pairs: ours.samples.len().min(theirs.samples.len()),
+        speed: None,
+        low: None,
+        high: None,
+        verdict: None,
+        withheld: divergence
+            .map(|at| format!("answers differ: {}-{}, agent {}", at.arm, at.rep, at.agent)),
+    };
+    if record.withheld.is_some() {
+        return Some(record);
+    }
+    let pairs = ours.samples.iter().zip(&theirs.samples);
+    let speeds: Vec<f64> = pairs
+        .map(|(ours, theirs)| tokens_per_s(ours) / tokens_per_s(theirs))
+        .collect();
+    // Judged as written, so that the printed interval and its verdict never contradict each other.
+    let interval = bootstrap(&speeds).map(|it| Interval {
+        low: round6(it.low),
+        high: round6(it.high),
+    });
+    record.speed = median(&speeds).map(round6);
+    record.low = interval.map(|it| it.low);
+    record.high = interval.map(|it| it.high);
+    record.verdict = Some(verdict(speeds.len(), interval).to_owned());
+    Some(record)
+}
