@@ -8,9 +8,24 @@
 use std::ops::Range;
 
 use super::{Kernels, avx2};
-use crate::tensor::{Activations, PackedMatrix};
+use crate::tensor::{Activations, PackedMatrix, PageView, PartialsMut, Span};
 
+mod attend;
+mod exp;
 mod matmul_fast;
+
+/// The safe face of the kernel for the dispatch table.
+fn attend(
+    page: PageView<'_>,
+    next: Option<PageView<'_>>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    out: PartialsMut<'_>,
+) {
+    // SAFETY: `table` is only called after every feature that the function enables was detected.
+    unsafe { attend::attend(page, next, queries, seen, scale, out) }
+}
 
 /// The safe face of the kernel for the dispatch table.
 fn matmul_fast(w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]) {
@@ -18,10 +33,11 @@ fn matmul_fast(w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mu
     unsafe { matmul_fast::matmul_fast(w, panels, x, out) }
 }
 
-/// The AVX-512 table. Call only after detecting what `matmul_fast` enables, as [`Kernels::choose`] does.
+/// The AVX-512 table. Call only after detecting what its functions enable, as [`Kernels::choose`] does.
 pub(super) fn table() -> Kernels {
     Kernels {
         name: "avx512",
+        attend,
         matmul_fast,
         ..avx2::table()
     }

@@ -1,0 +1,278 @@
+//! The page primitive: up to six queries against the sixty-four positions of a page, or as many dimensions, at a time.
+//!
+//! Four registers hold a row of keys or values, so a page is read once, from its first byte to its last, as memory
+//! delivers it best. Each score has its dimensions ascending and each output its keys ascending, in an accumulator of
+//! its own, whichever queries share a tile. Not here: which pages.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use super::exp::exp_below_zero;
+use crate::kernels::{STRIPES, sum_stripes};
+use crate::tensor::{PAGE_POSITIONS, PageData, PageView, PartialsMut, Span};
+
+/// Queries of the widest tile: 6 x 4 accumulators, four registers of keys and one query of the thirty-two.
+const QUERIES_MAX: usize = 6;
+/// Lanes of a register.
+const LANES: usize = 16;
+/// Registers of a row.
+const REGISTERS: usize = PAGE_POSITIONS / LANES;
+/// Bytes fetched by one request.
+const LINE_BYTES: usize = 64;
+
+/// An element type of cached keys and values.
+trait Element: Copy {
+    /// Widens sixteen elements, zeros where `mask` has no bit.
+    ///
+    /// # Safety
+    /// The elements of `mask` from `place` on are valid for reading and the CPU has what `attend` enables.
+    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512;
+}
+
+impl Element for f32 {
+    #[allow(clippy::inline_always)] // compiled for the caller's instructions
+    #[inline(always)]
+    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512 {
+        // SAFETY: as promised by the caller.
+        unsafe { _mm512_maskz_loadu_ps(mask, place) }
+    }
+}
+
+impl Element for u16 {
+    #[allow(clippy::inline_always)] // compiled for the caller's instructions
+    #[inline(always)]
+    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512 {
+        // SAFETY: as promised by the caller.
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, place.cast())) }
+    }
+}
+
+/// One head's page: keys `[head_dim][64]`, values `[64][head_dim]`.
+#[derive(Clone, Copy)]
+struct Page<'a, E> {
+    k: &'a [E],
+    v: &'a [E],
+    /// Where the keys and the values begin that will be read after these.
+    next: [Option<Place>; 2],
+}
+
+/// An address to fetch from, never to read.
+type Place = *const i8;
+
+/// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn attend(
+    page: PageView<'_>,
+    next: Option<PageView<'_>>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    out: PartialsMut<'_>,
+) {
+    let next = next.map(|next| match next.data {
+        PageData::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageData::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+    });
+    let next = next.map_or([None; 2], |places| places.map(Some));
+    match page.data {
+        PageData::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageData::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn attend_elements<E: Element>(
+    mut page: Page<'_, E>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    mut out: PartialsMut<'_>,
+) {
+    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let mut first = 0;
+    while first < seen.len() {
+        let rest = seen.len() - first;
+        // As even as they come: seven queries are four and three, not six and one.
+        let count = rest.div_ceil(rest.div_ceil(QUERIES_MAX));
+        let range = first..first + count;
+        let queries = &queries[range.start * head_dim..range.end * head_dim];
+        let (seen, out) = (&seen[range.clone()], out.queries(range));
+        match count {
+            1 => tile::<1, E>(page, queries, seen, scale, out),
+            2 => tile::<2, E>(page, queries, seen, scale, out),
+            3 => tile::<3, E>(page, queries, seen, scale, out),
+            4 => tile::<4, E>(page, queries, seen, scale, out),
+            5 => tile::<5, E>(page, queries, seen, scale, out),
+            _ => tile::<QUERIES_MAX, E>(page, queries, seen, scale, out),
+        }
+        page.next = [None; 2]; // fetched once
+        first += count;
+    }
+}
+
+/// Q queries over the page.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn tile<const Q: usize, E: Element>(
+    page: Page<'_, E>,
+    queries: &[f32],
+    seen: &[Span],
+    scale: f32,
+    out: PartialsMut<'_>,
+) {
+    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
+    let scores = Product {
+        x: queries,
+        x_stride: head_dim,
+        y: page.k,
+        y_stride: PAGE_POSITIONS,
+        next: page.next[0],
+    };
+    scores.add::<Q>(0..head_dim, weights.as_flattened_mut());
+    for (q, weights) in weights.iter_mut().enumerate() {
+        (out.max[q], out.sum[q]) = softmax(weights, seen[q], scale);
+    }
+    out.out.fill(0.0);
+    // Every query sees the slots of `joint`; what is seen by some only is multiplied for them alone, in its turn: a slot
+    // that a query does not see may hold anything.
+    let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
+    let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
+    let joint = start..end.max(start);
+    let values = |x, next| Product {
+        x,
+        x_stride: PAGE_POSITIONS,
+        y: page.v,
+        y_stride: head_dim,
+        next,
+    };
+    for (q, out) in out.out.chunks_exact_mut(head_dim).enumerate() {
+        let head = seen[q].first..seen[q].end.min(joint.start);
+        values(&weights[q], None).add::<1>(head, out);
+    }
+    values(weights.as_flattened(), page.next[1]).add::<Q>(joint.clone(), out.out);
+    for (q, out) in out.out.chunks_exact_mut(head_dim).enumerate() {
+        let tail = seen[q].first.max(joint.end)..seen[q].end;
+        values(&weights[q], None).add::<1>(tail, out);
+    }
+}
+
+/// Sums over rows of `y`, ascending, of `x[q][row] * y[row][column]`.
+struct Product<'a, E> {
+    x: &'a [f32],
+    x_stride: usize,
+    y: &'a [E],
+    y_stride: usize,
+    /// What to fetch meanwhile, as long as `y`.
+    next: Option<Place>,
+}
+
+impl<E: Element> Product<'_, E> {
+    /// Adds the sums over `rows` to `out[Q][y_stride]`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+    fn add<const Q: usize>(&self, rows: Range<usize>, out: &mut [f32]) {
+        if rows.is_empty() {
+            return;
+        }
+        assert!((Q - 1) * self.x_stride + rows.end <= self.x.len());
+        assert!(rows.end * self.y_stride <= self.y.len() && out.len() >= Q * self.y_stride);
+        let lines = size_of_val(self.y).div_ceil(LINE_BYTES * rows.len());
+        let mut ahead = self.next.map(|place| (place, lines));
+        for first in (0..self.y_stride).step_by(REGISTERS * LANES) {
+            // SAFETY: the assertions above; a strip writes no further than the stride.
+            unsafe { self.strip::<Q>(rows.clone(), first, out, ahead) };
+            ahead = None; // fetched once
+        }
+    }
+
+    /// Up to 64 columns from `first` on in Q x 4 accumulators.
+    ///
+    /// # Safety
+    /// Q rows of `x`, `rows` of `y` and Q rows of `out` are within the slices.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn strip<const Q: usize>(
+        &self,
+        rows: Range<usize>,
+        first: usize,
+        out: &mut [f32],
+        ahead: Option<(Place, usize)>,
+    ) {
+        let masks: [__mmask16; REGISTERS] = std::array::from_fn(|r| {
+            let left = self.y_stride.saturating_sub(first + r * LANES);
+            (1_u32.unbounded_shl(left as u32)).wrapping_sub(1) as __mmask16
+        });
+        // With nothing to fetch, something that is at hand.
+        let (mut fetched, lines) = ahead.unwrap_or((self.y.as_ptr().cast(), 0));
+        // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
+        unsafe {
+            let out = out.as_mut_ptr().add(first);
+            let place = |q: usize, r: usize| out.wrapping_add(q * self.y_stride + r * LANES);
+            let mut sums: [[__m512; REGISTERS]; Q] = std::array::from_fn(|q| {
+                std::array::from_fn(|r| _mm512_maskz_loadu_ps(masks[r], place(q, r)))
+            });
+            let mut x_place = self.x.as_ptr().add(rows.start);
+            let mut y_place = self
+                .y
+                .as_ptr()
+                .wrapping_add(rows.start * self.y_stride + first);
+            for _ in rows {
+                let y: [__m512; REGISTERS] =
+                    std::array::from_fn(|r| E::load(y_place.wrapping_add(r * LANES), masks[r]));
+                for (q, sums) in sums.iter_mut().enumerate() {
+                    let x = _mm512_set1_ps(*x_place.add(q * self.x_stride));
+                    for (sum, y) in sums.iter_mut().zip(y) {
+                        *sum = _mm512_fmadd_ps(x, y, *sum);
+                    }
+                }
+                for _ in 0..lines {
+                    _mm_prefetch::<_MM_HINT_T0>(fetched);
+                    fetched = fetched.wrapping_add(LINE_BYTES);
+                }
+                x_place = x_place.add(1);
+                y_place = y_place.wrapping_add(self.y_stride); // not read beyond the last row
+            }
+            for (q, sums) in sums.into_iter().enumerate() {
+                for (r, sum) in sums.into_iter().enumerate() {
+                    _mm512_mask_storeu_ps(place(q, r), masks[r], sum);
+                }
+            }
+        }
+    }
+}
+
+/// Turns the scores of the slots seen into weights exp(score - max), zero elsewhere; gives maximum and striped sum.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn softmax(weights: &mut [f32; PAGE_POSITIONS], seen: Span, scale: f32) -> (f32, f32) {
+    let bits = |slots: usize| 1_u64.unbounded_shl(slots as u32).wrapping_sub(1);
+    let seen = bits(seen.end) & !bits(seen.first);
+    if seen == 0 {
+        return (f32::NEG_INFINITY, 0.0);
+    }
+    let minus_infinity = _mm512_set1_ps(f32::NEG_INFINITY);
+    let registers = weights.as_chunks_mut::<LANES>().0;
+    let mut scores = [minus_infinity; REGISTERS];
+    let mut max = minus_infinity;
+    for (r, (score, values)) in scores.iter_mut().zip(&*registers).enumerate() {
+        let mask = (seen >> (r * LANES)) as __mmask16;
+        // SAFETY: the array has sixteen elements.
+        let raw = unsafe { _mm512_loadu_ps(values.as_ptr()) };
+        *score = _mm512_mask_mul_ps(minus_infinity, mask, raw, _mm512_set1_ps(scale));
+        max = _mm512_max_ps(*score, max);
+    }
+    let max = _mm512_reduce_max_ps(max) + 0.0;
+    let mut sum = _mm256_setzero_ps();
+    for (score, values) in scores.into_iter().zip(registers) {
+        let weight = exp_below_zero(_mm512_sub_ps(score, _mm512_set1_ps(max)));
+        sum = _mm256_add_ps(sum, _mm512_castps512_ps256(weight));
+        sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps::<1>(weight));
+        // SAFETY: the array has sixteen elements.
+        unsafe { _mm512_storeu_ps(values.as_mut_ptr(), weight) };
+    }
+    let mut stripes = [0.0; STRIPES];
+    // SAFETY: the array has eight elements.
+    unsafe { _mm256_storeu_ps(stripes.as_mut_ptr(), sum) };
+    (max, sum_stripes(stripes))
+}
