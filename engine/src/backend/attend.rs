@@ -94,7 +94,7 @@ impl Cpu {
         let threads = self.pool.threads();
         if work.multiply_adds() <= SERIAL_WORK_MAX {
             self.attend_whole(&work, (rows.len().max(1), heads.kv), out);
-        } else if threads > 1 && work.blocks() < threads * BLOCKS_PER_THREAD {
+        } else if rows.len() <= BLOCK_ROWS || work.blocks() < threads * BLOCKS_PER_THREAD {
             self.attend_apart(&work, out);
         } else {
             self.attend_whole(&work, (BLOCK_ROWS, 1), out);
@@ -130,54 +130,52 @@ impl Cpu {
     /// A task walks some pages and in each all KV heads: what it reads lies together, in runs that memory delivers at
     /// more than twice the rate of runs of one head.
     fn attend_apart(&self, work: &Work<'_>, out: &mut [f32]) {
-        let (group, cols, kv) = (work.group(), work.group_cols(), work.heads.kv);
+        let (group, dim, kv) = (work.group(), work.heads.head_dim, work.heads.kv);
         let pages_max = (0..work.blocks()).map(|block| work.walked(block).len());
-        let segments = pages_max.max().unwrap_or(0).div_ceil(SEGMENT_PAGES);
-        let block_queries_max = work.rows.len().min(BLOCK_ROWS) * group;
-        let elements = Partials::elements(block_queries_max, work.heads.head_dim);
-        let page_elements = kv * elements;
-        let segment_elements = SEGMENT_PAGES * page_elements;
-        let row_elements = segments * segment_elements;
+        let pages_max = pages_max.max().unwrap_or(0);
+        let elements = Partials::elements(work.rows.len().min(BLOCK_ROWS) * group, dim);
+        let stride = pages_max * elements;
         let mut kept = self.partials.lock().unwrap_or_else(PoisonError::into_inner);
-        let needed = work.blocks() / kv * row_elements;
-        if kept.len() < needed {
-            kept.resize(needed, 0.0);
+        if kept.len() < work.blocks() * stride {
+            kept.resize(work.blocks() * stride, 0.0);
         }
-        let partials = &mut kept[..needed]; // [blocks of rows][segments][pages of a segment][heads][max, sum, out]
+        // [blocks][pages][max, sum, out]: the merge reads one run from end to end, much of it from another core's cache.
+        let partials = &mut kept[..work.blocks() * stride];
+        let size = TileSize {
+            rows: kv,
+            cols: SEGMENT_PAGES * elements,
+        };
+        self.pool.tiles(partials, stride, size, |mut tile| {
+            let first = tile.first_row;
+            let mut blocks: Vec<Block<'_>> = (0..kv).map(|head| work.block(first + head)).collect();
+            let (page, pages) = (tile.first_col / elements, tile.cols / elements);
+            for (i, index) in work.walked(first).skip(page).take(pages).enumerate() {
+                for (head, block) in blocks.iter_mut().enumerate() {
+                    let out = &mut tile.row(head)[i * elements..(i + 1) * elements];
+                    block.attend(index, Next::Head, out);
+                }
+            }
+        });
+        // Few rows are merged query by query, so that there is enough to share out.
+        let few = work.rows.len() * kv < self.pool.threads() * BLOCKS_PER_THREAD;
+        let together = if few { 1 } else { group };
         let size = TileSize {
             rows: 1,
-            cols: segment_elements,
+            cols: together * dim,
         };
-        self.pool
-            .tiles(partials, segment_elements, size, |mut tile| {
-                let (rows, segment) = (tile.first_row / segments, tile.first_row % segments);
-                let mut blocks: Vec<Block<'_>> =
-                    (0..kv).map(|head| work.block(rows * kv + head)).collect();
-                let indexes = work.walked(rows * kv).skip(segment * SEGMENT_PAGES);
-                for (index, out) in indexes.zip(tile.row(0).chunks_exact_mut(page_elements)) {
-                    for (block, out) in blocks.iter_mut().zip(out.chunks_exact_mut(elements)) {
-                        block.attend(index, Next::Head, out);
-                    }
-                }
-            });
-        let size = TileSize { rows: 1, cols };
-        self.pool.tiles(out, kv * cols, size, |mut tile| {
-            let (rows, head) = (tile.first_row / BLOCK_ROWS, tile.first_col / cols);
-            let block = rows * kv + head;
-            let first = tile.first_row % BLOCK_ROWS * group;
-            let own = first..first + group;
+        self.pool.tiles(out, kv * group * dim, size, |mut tile| {
+            let (row, query) = (tile.first_row, tile.first_col / dim);
+            let block = work.block_of(row, query / group);
             let queries = work.block_rows(block).len() * group;
-            let pages = partials[rows * row_elements..]
-                .chunks_exact(page_elements)
-                .take(work.walked(block).len());
-            let mut sums = vec![0.0; Partials::elements(group, work.heads.head_dim)];
-            for page in pages {
-                let page =
-                    &page[head * elements..][..Partials::elements(queries, work.heads.head_dim)];
-                let page = Partials::of(page, queries).queries(own.clone());
-                (work.kernels.merge)(PartialsMut::of(&mut sums, group), page);
+            let first = row % BLOCK_ROWS * group + query % group;
+            let mut sums = vec![0.0; Partials::elements(together, dim)];
+            let pages = partials[block * stride..].chunks_exact(elements);
+            for page in pages.take(work.walked(block).len()) {
+                let page = Partials::of(&page[..Partials::elements(queries, dim)], queries);
+                let page = page.queries(first..first + together);
+                (work.kernels.merge)(PartialsMut::of(&mut sums, together), page);
             }
-            divide(Partials::of(&sums, group), tile.row(0));
+            divide(Partials::of(&sums, together), tile.row(0));
         });
     }
 }
@@ -232,16 +230,16 @@ impl<'a> Work<'a> {
     fn block(&self, number: usize) -> Block<'a> {
         let (rows, head) = (self.block_rows(number), number % self.heads.kv);
         let (cols, stride) = (self.group_cols(), self.heads.kv * self.group_cols());
-        let gathered = rows.clone().flat_map(|row| {
-            let from = row * stride + head * cols;
-            &self.queries[from..from + cols]
-        });
+        let mut gathered = Vec::with_capacity(rows.len() * cols);
+        for row in rows.clone() {
+            gathered.extend_from_slice(&self.queries[row * stride + head * cols..][..cols]);
+        }
         Block {
             work: *self,
             rows: &self.rows[rows],
             walked: self.walked(number),
             head,
-            gathered: gathered.copied().collect(),
+            gathered,
             seen: Vec::new(),
         }
     }

@@ -226,10 +226,10 @@ impl<E: Element> Product<'_, E> {
                         *sum = _mm512_fmadd_ps(x, y, *sum);
                     }
                 }
-                for _ in 0..lines {
-                    _mm_prefetch::<_MM_HINT_T0>(fetched);
-                    fetched = fetched.wrapping_add(LINE_BYTES);
+                for line in 0..lines {
+                    _mm_prefetch::<_MM_HINT_T0>(fetched.wrapping_add(line * LINE_BYTES));
                 }
+                fetched = fetched.wrapping_add(lines * LINE_BYTES);
                 x_place = x_place.add(1);
                 y_place = y_place.wrapping_add(self.y_stride); // not read beyond the last row
             }
