@@ -6,7 +6,7 @@ mod common;
 use common::bits;
 use engine::backend::{AttendRow, Cpu, Heads};
 use engine::kernels::{KernelChoice, Kernels, scalar};
-use engine::tensor::{Mode, PAGE_POSITIONS, PageData, PageView};
+use engine::tensor::{LayerView, Mode, PAGE_POSITIONS};
 use half::f16;
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ struct Case {
 impl Case {
     /// What `cpu` answers `rows`, by row.
     fn ask(&self, cpu: &Cpu, rows: &[(usize, usize, usize)], queries: &[f32]) -> Vec<Vec<u32>> {
-        // Keys, then values.
+        // Of each head keys, then values.
         let memory: Vec<Vec<f32>> = (0..self.pages)
             .map(|page| numbers(page, 2 * HALF))
             .collect();
@@ -42,15 +42,11 @@ impl Case {
         let halves: Vec<Vec<u16>> = halves.map(Iterator::collect).collect();
         let pages = |sequence: usize, index: usize| {
             let page = self.sequences[sequence][index];
-            let data = if self.half {
-                let (k, v) = halves[page].split_at(HALF);
-                PageData::F16 { k, v }
+            if self.half {
+                LayerView::F16(&halves[page])
             } else {
-                let (k, v) = memory[page].split_at(HALF);
-                PageData::F32 { k, v }
-            };
-            let len = PAGE_POSITIONS;
-            PageView { data, len }
+                LayerView::F32(&memory[page])
+            }
         };
         let row = |&(sequence, first, position): &(usize, usize, usize)| AttendRow {
             sequence,

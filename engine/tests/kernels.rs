@@ -7,8 +7,7 @@ use std::sync::LazyLock;
 
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
-    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, PartialsMut,
-    Span,
+    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
 };
 use engine::weights::quantize::encode;
 use half::f16;
@@ -96,11 +95,10 @@ fn spans() -> impl Strategy<Value = Vec<Span>> {
 }
 
 /// Bits by query of a page's partials: maximum, sum, output.
-fn attend(kernels: &Kernels, data: PageData<'_>, queries: &[f32], seen: &[Span]) -> Vec<Vec<u32>> {
+fn attend(kernels: &Kernels, page: PageView<'_>, queries: &[f32], seen: &[Span]) -> Vec<Vec<u32>> {
     let head_dim = queries.len() / seen.len();
     let mut out = vec![7.0; Partials::elements(seen.len(), head_dim)];
     let partials = PartialsMut::of(&mut out, seen.len());
-    let page = PageView { data, len: 64 };
     (kernels.attend)(page, Some(page), queries, seen, 0.125, partials);
     let of = |m| {
         let own = Partials::of(&out, seen.len()).queries(m..m + 1);
@@ -123,8 +121,8 @@ fn attend_as_both(
     let (half_k, half_v) = (half(k), half(v));
     let (k_half, v_half) = (half_k.as_slice(), half_v.as_slice());
     [
-        PageData::F32 { k, v },
-        PageData::F16 {
+        PageView::F32 { k, v },
+        PageView::F16 {
             k: k_half,
             v: v_half,
         },
@@ -317,10 +315,7 @@ fn attention_over_pages_is_softmax_attention() {
         }
         let mut page = sum.clone();
         (kernels.attend)(
-            PageView {
-                data: PageData::F32 { k: &k, v: &v },
-                len,
-            },
+            PageView::F32 { k: &k, v: &v },
             None,
             &query,
             &[Span { first: 0, end: len }],

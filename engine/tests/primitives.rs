@@ -7,7 +7,7 @@ mod common;
 
 use common::{Tensors, shared};
 use engine::kernels::{Kernels, scalar};
-use engine::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
+use engine::tensor::{PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
 
 /// Head size, heads and KV heads of the attention vectors.
 const DIM: usize = 16;
@@ -95,11 +95,7 @@ impl Cached {
                 first: slot(seen.first),
                 end: slot(seen.end),
             });
-            let data = PageData::F32 { k: &k, v: &v };
-            let view = PageView {
-                data,
-                len: slot(len),
-            };
+            let view = PageView::F32 { k: &k, v: &v };
             (kernels.attend)(
                 view,
                 None,

@@ -1,11 +1,11 @@
-//! The memory of one page: `[layers][K: kv_heads x head_dim x 64, V: kv_heads x 64 x head_dim]`, in either element type.
+//! The memory of one page: `[layers][kv_heads][K: head_dim x 64, V: 64 x head_dim]`, in either element type.
 //!
 //! Not here: references and lengths (`pool`).
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-use crate::tensor::{Arena, Buffer, KvType, PAGE_POSITIONS, PageData};
+use crate::tensor::{Arena, Buffer, KvType, LayerView, PAGE_POSITIONS};
 
 /// Sizes that fix a page's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +19,17 @@ pub struct KvShape {
 }
 
 impl KvShape {
-    fn half_layer(self) -> usize {
-        self.kv_heads * self.head_dim * PAGE_POSITIONS
+    /// Elements of the keys, or the values, of one head of one layer.
+    fn half_head(self) -> usize {
+        self.head_dim * PAGE_POSITIONS
+    }
+
+    fn layer_elements(self) -> usize {
+        2 * self.kv_heads * self.half_head()
     }
 
     fn page_elements(self) -> usize {
-        2 * self.layers * self.half_layer()
+        self.layers * self.layer_elements()
     }
 
     /// Bytes of one page.
@@ -86,21 +91,12 @@ impl Elements {
     }
 
     /// Keys and values of one layer.
-    pub(super) fn layer(&self, shape: KvShape, layer: usize) -> PageData<'_> {
-        let half = shape.half_layer();
-        let (k, v) = (
-            2 * layer * half..(2 * layer + 1) * half,
-            (2 * layer + 1) * half..(2 * layer + 2) * half,
-        );
+    pub(super) fn layer(&self, shape: KvShape, layer: usize) -> LayerView<'_> {
+        let size = shape.layer_elements();
+        let range = layer * size..(layer + 1) * size;
         match self {
-            Self::F32(data) => PageData::F32 {
-                k: &data[k],
-                v: &data[v],
-            },
-            Self::F16(data) => PageData::F16 {
-                k: &data[k],
-                v: &data[v],
-            },
+            Self::F32(data) => LayerView::F32(&data[range]),
+            Self::F16(data) => LayerView::F16(&data[range]),
         }
     }
 
@@ -128,32 +124,29 @@ fn rounded(values: &[f32]) -> Vec<u16> {
 }
 
 fn write<T: Copy>(data: &mut [T], shape: KvShape, layer: usize, slot: usize, (k, v): (&[T], &[T])) {
-    let half = shape.half_layer();
-    let (keys, values) = data[2 * layer * half..][..2 * half].split_at_mut(half);
-    for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
-        lanes[slot] = k;
-    }
-    let heads = values.chunks_exact_mut(PAGE_POSITIONS * shape.head_dim);
-    for (v, head) in v.chunks_exact(shape.head_dim).zip(heads) {
-        head[slot * shape.head_dim..][..shape.head_dim].copy_from_slice(v);
+    let (size, dim) = (shape.layer_elements(), shape.head_dim);
+    let heads = data[layer * size..(layer + 1) * size].chunks_exact_mut(2 * shape.half_head());
+    for ((k, v), head) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).zip(heads) {
+        let (keys, values) = head.split_at_mut(shape.half_head());
+        for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
+            lanes[slot] = k;
+        }
+        values[slot * dim..][..dim].copy_from_slice(v);
     }
 }
 
 fn copy_head<T: Copy>(to: &mut [T], from: &[T], shape: KvShape, len: usize) {
-    let half = shape.half_layer();
-    for (i, (from, to)) in from
-        .chunks_exact(half)
-        .zip(to.chunks_exact_mut(half))
-        .enumerate()
+    let half = shape.half_head();
+    for (from, to) in from
+        .chunks_exact(2 * half)
+        .zip(to.chunks_exact_mut(2 * half))
     {
-        // Layers alternate K, `[kv_heads * head_dim][64]`, and V, `[kv_heads][64][head_dim]`.
-        let (row, kept) = if i % 2 == 0 {
-            (PAGE_POSITIONS, len)
-        } else {
-            (half / shape.kv_heads, len * shape.head_dim)
-        };
-        for (from, to) in from.chunks_exact(row).zip(to.chunks_exact_mut(row)) {
-            to[..kept].copy_from_slice(&from[..kept]);
+        let (keys, values) = to.split_at_mut(half);
+        let rows = from[..half].chunks_exact(PAGE_POSITIONS);
+        for (from, to) in rows.zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
+            to[..len].copy_from_slice(&from[..len]);
         }
+        let kept = len * shape.head_dim;
+        values[..kept].copy_from_slice(&from[half..half + kept]);
     }
 }

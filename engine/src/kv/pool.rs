@@ -5,7 +5,7 @@
 
 use super::page::{Elements, KvShape};
 use crate::error::{Error, Result};
-use crate::tensor::{Arena, KvType, PageView};
+use crate::tensor::{Arena, KvType, LayerView};
 
 /// A page of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -198,12 +198,8 @@ impl PagePool {
     }
 
     /// One layer of a page.
-    pub fn view(&self, id: PageId, layer: usize) -> PageView<'_> {
-        let page = &self.pages[id.0];
-        PageView {
-            data: page.data.layer(self.shape, layer),
-            len: page.len,
-        }
+    pub fn view(&self, id: PageId, layer: usize) -> LayerView<'_> {
+        self.pages[id.0].data.layer(self.shape, layer)
     }
 
     /// A new page holding the first `len` positions of `source`. Copied rows are not counted: nothing was computed.
@@ -262,7 +258,6 @@ impl PagePool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::PageData;
     use std::collections::HashMap;
 
     const SHAPE: KvShape = KvShape {
@@ -330,10 +325,10 @@ mod tests {
         pool.release(page);
         let page = pool.allocate().unwrap();
         for layer in 0..SHAPE.layers {
-            let PageData::F16 { k, v } = pool.view(page, layer).data else {
+            let LayerView::F16(data) = pool.view(page, layer) else {
                 panic!("asked for f16")
             };
-            assert!(k.iter().chain(v).all(|bits| *bits == 0));
+            assert!(data.iter().all(|bits| *bits == 0));
         }
         assert_eq!(pool.bytes_peak(), SHAPE.page_bytes(KvType::F16));
         assert!(pool.check(&HashMap::new()).is_err());

@@ -216,7 +216,7 @@ mod tests {
     use super::super::pool::RowSource;
     use super::super::table::PageTable;
     use super::*;
-    use crate::tensor::{KvType, PageData};
+    use crate::tensor::{KvType, PageView};
     use proptest::prelude::*;
 
     fn pool() -> PagePool {
@@ -262,7 +262,7 @@ mod tests {
                 // The pages found really hold those tokens.
                 let pages = found.pages.iter().map(|&page| (page, 64)).chain(found.tail);
                 for ((page, len), tokens) in pages.zip(sequence.chunks(64)) {
-                    let PageData::F32 { v, .. } = pool.view(page, 0).data else { panic!("asked for f32") };
+                    let PageView::F32 { v, .. } = pool.view(page, 0).head(0, 1) else { panic!("asked for f32") };
                     let values = &v[..len];
                     prop_assert!(values.iter().zip(tokens).all(|(&v, &t)| v as u32 == t));
                 }

@@ -23,10 +23,10 @@ impl Span {
     }
 }
 
-/// One layer of one KV page: keys `[kv_heads][head_dim][64]` (lane = position), values `[kv_heads][64][head_dim]`
-/// (lane = dimension).
+/// One KV head of one layer of a page: keys `[head_dim][64]` (lane = position), values `[64][head_dim]` (lane = dimension).
+/// Slots that nobody has filled hold zeros.
 #[derive(Clone, Copy, Debug)]
-pub enum PageData<'a> {
+pub enum PageView<'a> {
     /// As computed.
     F32 {
         /// Keys.
@@ -43,44 +43,39 @@ pub enum PageData<'a> {
     },
 }
 
-/// One layer of one KV page, of all KV heads or of one. Slots at and beyond `len` hold nothing of this sequence.
+/// One layer of a page, `[kv_heads][keys, values]`: what attention reads of a page is one run of memory.
 #[derive(Clone, Copy, Debug)]
-pub struct PageView<'a> {
-    /// Keys and values.
-    pub data: PageData<'a>,
-    /// Positions filled.
-    pub len: usize,
+pub enum LayerView<'a> {
+    /// As computed.
+    F32(&'a [f32]),
+    /// Bits of IEEE half precision.
+    F16(&'a [u16]),
 }
 
-impl PageView<'_> {
+impl<'a> LayerView<'a> {
     /// Whether both show the same memory: the same page, held by two sequences.
     #[must_use]
-    pub fn is(self, other: PageView<'_>) -> bool {
-        match (self.data, other.data) {
-            (PageData::F32 { k: a, .. }, PageData::F32 { k: b, .. }) => std::ptr::eq(a, b),
-            (PageData::F16 { k: a, .. }, PageData::F16 { k: b, .. }) => std::ptr::eq(a, b),
+    pub fn is(self, other: LayerView<'_>) -> bool {
+        match (self, other) {
+            (LayerView::F32(a), LayerView::F32(b)) => std::ptr::eq(a, b),
+            (LayerView::F16(a), LayerView::F16(b)) => std::ptr::eq(a, b),
             _ => false,
         }
     }
 
-    /// The view of one KV head: keys `[head_dim][64]`, values `[64][head_dim]`.
+    /// One KV head of it.
     #[must_use]
-    pub fn head(self, head: usize, head_dim: usize) -> Self {
+    pub fn head(self, head: usize, head_dim: usize) -> PageView<'a> {
         let size = head_dim * PAGE_POSITIONS;
-        let range = head * size..(head + 1) * size;
-        let data = match self.data {
-            PageData::F32 { k, v } => PageData::F32 {
-                k: &k[range.clone()],
-                v: &v[range],
-            },
-            PageData::F16 { k, v } => PageData::F16 {
-                k: &k[range.clone()],
-                v: &v[range],
-            },
-        };
-        PageView {
-            data,
-            len: self.len,
+        match self {
+            Self::F32(data) => {
+                let (k, v) = data[2 * head * size..][..2 * size].split_at(size);
+                PageView::F32 { k, v }
+            }
+            Self::F16(data) => {
+                let (k, v) = data[2 * head * size..][..2 * size].split_at(size);
+                PageView::F16 { k, v }
+            }
         }
     }
 }

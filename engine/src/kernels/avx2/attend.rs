@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::exp::exp_below_zero;
 use super::{LANES, lanes};
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
+use crate::tensor::{PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 2 accumulators, two registers of keys and one query fill the sixteen registers.
 const QUERIES_MAX: usize = 6;
@@ -77,14 +77,14 @@ pub(super) fn attend(
     scale: f32,
     out: PartialsMut<'_>,
 ) {
-    let next = next.map(|next| match next.data {
-        PageData::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
-        PageData::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+    let next = next.map(|next| match next {
+        PageView::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageView::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
     });
     let next = next.map_or([None; 2], |places| places.map(Some));
-    match page.data {
-        PageData::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+    match page {
+        PageView::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageView::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::exp::exp_below_zero;
 use crate::kernels::{STRIPES, sum_stripes};
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, PartialsMut, Span};
+use crate::tensor::{PAGE_POSITIONS, PageView, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 4 accumulators, four registers of keys and one query of the thirty-two.
 const QUERIES_MAX: usize = 6;
@@ -69,14 +69,14 @@ pub(super) fn attend(
     scale: f32,
     out: PartialsMut<'_>,
 ) {
-    let next = next.map(|next| match next.data {
-        PageData::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
-        PageData::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+    let next = next.map(|next| match next {
+        PageView::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageView::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
     });
     let next = next.map_or([None; 2], |places| places.map(Some));
-    match page.data {
-        PageData::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
-        PageData::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+    match page {
+        PageView::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageView::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
     }
 }
 
@@ -96,7 +96,7 @@ fn attend_elements<E: Element>(
         let count = rest.div_ceil(rest.div_ceil(QUERIES_MAX));
         let range = first..first + count;
         let queries = &queries[range.start * head_dim..range.end * head_dim];
-        let (seen, out) = (&seen[range.clone()], out.queries(range));
+        let (seen, out) = (&seen[range.clone()], &mut out.queries(range));
         match count {
             1 => tile::<1, E>(page, queries, seen, scale, out),
             2 => tile::<2, E>(page, queries, seen, scale, out),
@@ -118,7 +118,7 @@ fn tile<const Q: usize, E: Element>(
     queries: &[f32],
     seen: &[Span],
     scale: f32,
-    out: PartialsMut<'_>,
+    out: &mut PartialsMut<'_>,
 ) {
     let head_dim = page.k.len() / PAGE_POSITIONS;
     let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
@@ -150,7 +150,7 @@ fn tile<const Q: usize, E: Element>(
         let head = seen[q].first..seen[q].end.min(joint.start);
         values(&weights[q], None).add::<1>(head, out);
     }
-    values(weights.as_flattened(), page.next[1]).add::<Q>(joint.clone(), out.out);
+    values(weights.as_flattened(), page.next[1]).add::<Q>(joint.clone(), &mut *out.out);
     for (q, out) in out.out.chunks_exact_mut(head_dim).enumerate() {
         let tail = seen[q].first.max(joint.end)..seen[q].end;
         values(&weights[q], None).add::<1>(tail, out);

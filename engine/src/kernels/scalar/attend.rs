@@ -7,7 +7,7 @@ use half::f16;
 
 use super::exp::exp;
 use crate::kernels::{STRIPES, sum_stripes};
-use crate::tensor::{PAGE_POSITIONS, PageData, PageView, Partials, PartialsMut, Span};
+use crate::tensor::{PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
 #[inline(always)]
@@ -19,9 +19,9 @@ pub(in crate::kernels) fn attend(
     scale: f32,
     mut out: PartialsMut<'_>,
 ) {
-    match page.data {
-        PageData::F32 { k, v } => attend_f32(k, v, queries, seen, scale, &mut out),
-        PageData::F16 { k, v } => {
+    match page {
+        PageView::F32 { k, v } => attend_f32(k, v, queries, seen, scale, &mut out),
+        PageView::F16 { k, v } => {
             attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out);
         }
     }
