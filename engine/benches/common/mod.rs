@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use engine::kernels::{KernelChoice, Kernels};
 use engine::tensor::{
-    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageData, PageView, Partials, PartialsMut,
-    Span,
+    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
 };
 use engine::weights::quantize::encode;
 use half::f16;
@@ -75,18 +74,12 @@ impl Page {
 
     pub(crate) fn f32(&self) -> PageView<'_> {
         let [k, v] = &self.single;
-        PageView {
-            data: PageData::F32 { k, v },
-            len: PAGE_POSITIONS,
-        }
+        PageView::F32 { k, v }
     }
 
     pub(crate) fn f16(&self) -> PageView<'_> {
         let [k, v] = &self.half;
-        PageView {
-            data: PageData::F16 { k, v },
-            len: PAGE_POSITIONS,
-        }
+        PageView::F16 { k, v }
     }
 }
 
