@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope
-#   full  core, the long goldens, invariance on a real model, fuzz minutes, the quantised model against llama.cpp
+#   full  core, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
+#         the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
 tier=${1:-core}
@@ -54,6 +55,11 @@ if [ "$tier" = full ]; then
   cargo test -p engine --test golden_full
   say "the same bits on every path, on a real model"
   "$harness" invariance --model smollm2-135m
+  say "instructions per multiply-add"
+  command -v valgrind > /dev/null || echo "instruction counts: valgrind is not installed" >> "$FAK_SKIPS"
+  cargo bench --profile dev -p engine --bench instructions
+  say "floors of the products; a shared machine is noisy: only FAK_FLOORS=1 makes them fail the run"
+  cargo bench --profile dev -p engine --bench floors || [ "${FAK_FLOORS:-0}" != 1 ]
   say "fuzz, half a minute each"
   FAK_FUZZ_SECONDS=30 cargo test -p engine --test fuzz -- --nocapture
   say "llama.cpp loads the file we wrote and continues as we do"

@@ -37,7 +37,10 @@ pub(super) fn quantize(x: &[f32], out: &mut Activations) {
         }
         let inverse = _mm256_set1_ps(inverse);
         // Conversion rounds half to even, the default mode.
-        let rounded = values.map(|value| _mm256_cvtps_epi32(_mm256_mul_ps(value, inverse)));
+        let mut rounded = [_mm256_setzero_si256(); REGISTERS];
+        for (rounded, value) in rounded.iter_mut().zip(values) {
+            *rounded = _mm256_cvtps_epi32(_mm256_mul_ps(value, inverse));
+        }
         // Magnitudes are at most 127, so packing saturates nothing; it interleaves the halves of its operands.
         let low = _mm256_packs_epi32(rounded[0], rounded[1]);
         let high = _mm256_packs_epi32(rounded[2], rounded[3]);

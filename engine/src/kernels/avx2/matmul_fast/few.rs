@@ -161,5 +161,9 @@ fn nibbles<const N: usize>(quants: &[u8], half: usize, inputs: [&[i8]; N]) -> [_
         }
     }
     let ones = _mm256_set1_epi16(1);
-    pairs.map(|pair| _mm256_madd_epi16(pair, ones))
+    // A loop and not `map`, which is compiled without these instructions and may not be inlined.
+    for pair in &mut pairs {
+        *pair = _mm256_madd_epi16(*pair, ones);
+    }
+    pairs
 }

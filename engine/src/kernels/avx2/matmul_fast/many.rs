@@ -358,7 +358,11 @@ unsafe fn nibbles<const N: usize>(
         }
     }
     let ones = _mm256_set1_epi16(1);
-    pairs.map(|pairs| pairs.map(|pair| _mm256_madd_epi16(pair, ones)))
+    // A loop and not `map`, which is compiled without these instructions and may not be inlined.
+    for pair in pairs.as_flattened_mut() {
+        *pair = _mm256_madd_epi16(*pair, ones);
+    }
+    pairs
 }
 
 /// The same register, opaque to the optimiser: it would otherwise split integer sums into more accumulators than there
