@@ -22,6 +22,8 @@ const LINE_BYTES: usize = 64;
 
 /// An element type of cached keys and values.
 trait Element: Copy {
+    /// Lines of a row of keys.
+    const LINES: usize = PAGE_POSITIONS * size_of::<Self>() / LINE_BYTES;
     /// Widens sixteen elements, zeros where `mask` has no bit.
     ///
     /// # Safety
@@ -177,12 +179,11 @@ impl<E: Element> Product<'_, E> {
         }
         assert!((Q - 1) * self.x_stride + rows.end <= self.x.len());
         assert!(rows.end * self.y_stride <= self.y.len() && out.len() >= Q * self.y_stride);
-        let lines = size_of_val(self.y).div_ceil(LINE_BYTES * rows.len());
-        let mut ahead = self.next.map(|place| (place, lines));
+        let mut next = self.next;
         for first in (0..self.y_stride).step_by(REGISTERS * LANES) {
             // SAFETY: the assertions above; a strip writes no further than the stride.
-            unsafe { self.strip::<Q>(rows.clone(), first, out, ahead) };
-            ahead = None; // fetched once
+            unsafe { self.strip::<Q>(rows.clone(), first, out, next) };
+            next = None; // fetched once
         }
     }
 
@@ -197,14 +198,17 @@ impl<E: Element> Product<'_, E> {
         rows: Range<usize>,
         first: usize,
         out: &mut [f32],
-        ahead: Option<(Place, usize)>,
+        next: Option<Place>,
     ) {
         let masks: [__mmask16; REGISTERS] = std::array::from_fn(|r| {
             let left = self.y_stride.saturating_sub(first + r * LANES);
             (1_u32.unbounded_shl(left as u32)).wrapping_sub(1) as __mmask16
         });
         // With nothing to fetch, something that is at hand.
-        let (mut fetched, lines) = ahead.unwrap_or((self.y.as_ptr().cast(), 0));
+        let (mut fetched, step) = match next {
+            Some(place) => (place, E::LINES * LINE_BYTES),
+            None => (self.y.as_ptr().cast(), 0),
+        };
         // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
         unsafe {
             let out = out.as_mut_ptr().add(first);
@@ -226,10 +230,10 @@ impl<E: Element> Product<'_, E> {
                         *sum = _mm512_fmadd_ps(x, y, *sum);
                     }
                 }
-                for line in 0..lines {
+                for line in 0..E::LINES {
                     _mm_prefetch::<_MM_HINT_T0>(fetched.wrapping_add(line * LINE_BYTES));
                 }
-                fetched = fetched.wrapping_add(lines * LINE_BYTES);
+                fetched = fetched.wrapping_add(step);
                 x_place = x_place.add(1);
                 y_place = y_place.wrapping_add(self.y_stride); // not read beyond the last row
             }
