@@ -2,15 +2,17 @@
 //!
 //! Not here: arithmetic (`kernels`), layouts (`tensor::packed`).
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::Cpu;
 use crate::pool::{Tile, TileSize};
 use crate::tensor::packed::PANEL_ROWS;
 use crate::tensor::{Activations, Mode, PackedMatrix};
 
-/// Panels per tile for few inputs: small tiles share out the reading of the weights evenly.
-const TILE_PANELS_FEW: usize = 2;
+/// Panels per tile for few inputs: runs long enough for memory to deliver them ahead.
+const TILE_PANELS_FEW: RangeInclusive<usize> = 2..=8;
+/// Tiles per thread for few inputs: enough for a thread that lost its core for a while not to hold up the others.
+const TILES_PER_THREAD: usize = 4;
 /// Panels per tile for many: what is done once per tile to the inputs is paid by more outputs.
 const TILE_PANELS_MANY: usize = 6;
 /// From how many on inputs are many.
@@ -190,7 +192,8 @@ impl Cpu {
         let tile_panels = if work <= SERIAL_WORK_MAX {
             stride.div_ceil(PANEL_ROWS).max(1)
         } else if out.len() < MANY_INPUTS * stride {
-            TILE_PANELS_FEW
+            let share = stride / PANEL_ROWS / (self.pool.threads() * TILES_PER_THREAD);
+            share.clamp(*TILE_PANELS_FEW.start(), *TILE_PANELS_FEW.end())
         } else {
             TILE_PANELS_MANY
         };
