@@ -64,7 +64,8 @@ struct Page<'a, E> {
     next: [Option<Place>; 2],
 }
 
-/// An address to fetch from, never to read.
+/// An address to fetch from, never to read. Fetched into the second-level cache: the first has no room for what is read
+/// after all that is read now, and waits for fewer lines at a time.
 type Place = *const i8;
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
@@ -297,7 +298,7 @@ impl<E: Element> Product<'_, E> {
                         }
                     }
                 }
-                _mm_prefetch::<_MM_HINT_T0>(ahead);
+                _mm_prefetch::<_MM_HINT_T1>(ahead);
                 ahead = ahead.wrapping_add(bytes);
                 x_place = x_place.add(1);
                 y_place = y_place.wrapping_add(y.stride); // not read beyond the last row

@@ -58,7 +58,8 @@ struct Page<'a, E> {
     next: [Option<Place>; 2],
 }
 
-/// An address to fetch from, never to read.
+/// An address to fetch from, never to read. Fetched into the second-level cache: the first has no room for what is read
+/// after all that is read now, and waits for fewer lines at a time.
 type Place = *const i8;
 
 /// Fills `out` for `queries[m][head_dim]` over the slots `seen[m]` of one head's page.
@@ -231,7 +232,7 @@ impl<E: Element> Product<'_, E> {
                     }
                 }
                 for line in 0..E::LINES {
-                    _mm_prefetch::<_MM_HINT_T0>(fetched.wrapping_add(line * LINE_BYTES));
+                    _mm_prefetch::<_MM_HINT_T1>(fetched.wrapping_add(line * LINE_BYTES));
                 }
                 fetched = fetched.wrapping_add(step);
                 x_place = x_place.add(1);
