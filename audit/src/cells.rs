@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::cell::{Cell, EngineWork, flash_attention};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Plan};
 use crate::external::ExternalTrace;
 use crate::figures::{self, Traces};
 use crate::hash;
@@ -82,7 +82,7 @@ pub(crate) fn check(
         );
         return None;
     };
-    check_alike(traces, first, notes);
+    check_alike(traces, first, &envelope.run, notes);
     notes.open("run.json");
     let names = traces.own.keys().chain(traces.external.keys());
     figures::check_order(record, names, notes);
@@ -131,12 +131,13 @@ pub(crate) fn check(
     Some(identity)
 }
 
-/// All traces are of one model; ours have one setting, and of one cell one question.
-fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
+/// All traces are of one model; ours have one setting, the one asked for, and of one cell one question.
+fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Notebook) {
     let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
     for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
         figures::alike(trace, first, trace, notes);
+        figures::as_asked(trace, run, notes);
         let (shares, declared) = (
             trace.begin.settings.shared_attention,
             trace.begin.arm == OURS,

@@ -263,6 +263,26 @@ fn lies_about_settings() -> Vec<Lie> {
                 line["settings"]["threads"] = json!(1);
             });
         }),
+        ("more threads", Layer::Record, "settings.threads", |it| {
+            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                line["settings"]["threads"] = json!(4);
+            });
+        }),
+        ("a larger pool", Layer::Record, "settings.kv_pages", |it| {
+            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                line["settings"]["kv_pages"] = json!(65);
+            });
+        }),
+        (
+            "smaller chunks",
+            Layer::Record,
+            "settings.chunk_tokens",
+            |it| {
+                everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                    line["settings"]["chunk_tokens"] = json!(1);
+                });
+            },
+        ),
         (
             "sharing that is not declared",
             Layer::Format,
