@@ -29,6 +29,7 @@ pub(crate) struct ExternalTrace {
 #[derive(Default)]
 struct Reading {
     begun: Option<BeginExternal>,
+    begun_t_ns: u64,
     measured: Option<(u64, u64)>,
     ended: bool,
     error: Option<String>,
@@ -84,7 +85,7 @@ impl Reading {
             (Body::BeginExternal(begin), None, _) => {
                 check_begin(&begin, asked, notes);
                 check_program(&begin, asked, (cell, threads), notes);
-                self.begun = Some(begin);
+                (self.begun, self.begun_t_ns) = (Some(begin), line.t_ns);
             }
             (Body::External(external), Some(begin), None) => {
                 let digest = begin.program.sha256.is_some();
@@ -98,6 +99,13 @@ impl Reading {
                     format!(
                         "the program says {} ns of the {} it ran",
                         measured.1, external.wall_ns
+                    )
+                });
+                let most_ns = line.t_ns.saturating_sub(self.begun_t_ns);
+                notes.check(Layer::Count, external.wall_ns <= most_ns, || {
+                    format!(
+                        "the program ran {} ns, its clock leaves {most_ns}",
+                        external.wall_ns
                     )
                 });
                 notes.recomputed("external measurements", 1);

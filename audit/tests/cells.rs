@@ -197,6 +197,59 @@ fn lies_about_others() -> Vec<Lie> {
     ]
 }
 
+/// Moves every line after the first `count` of a kind by so much, as if the clock had stood in between.
+fn later(fixture: &mut Fixture, name: &str, (kind, count): (&str, usize), by_ns: u64) {
+    let lines = fixture.traces.get_mut(name).unwrap();
+    let mut seen = 0;
+    for line in lines {
+        if seen >= count {
+            line["t_ns"] = json!(line["t_ns"].as_u64().unwrap() + by_ns);
+        }
+        seen += usize::from(line["kind"] == kind);
+    }
+}
+
+/// Lies that the clock of the trace gives away.
+fn lies_about_time() -> Vec<Lie> {
+    let count = Layer::Count;
+    vec![
+        ("steps that count double", count, "its clock leaves", |it| {
+            for line in it.lines(&stem("fleet", "fak", 0), "step") {
+                line["wall_ns"] = json!(2 * line["wall_ns"].as_u64().unwrap());
+            }
+        }),
+        (
+            "a prompt that counts double",
+            count,
+            "its clock leaves",
+            |it| {
+                let name = stem("prompt", "fak", 0);
+                it.lines(&name, "step")[0]["wall_ns"] = json!(20_000);
+                it.lines(&name, "end")[0]["prefill_ns"] = json!(20_000);
+            },
+        ),
+        (
+            "time between steps",
+            count,
+            "of the 1000010003 they stand in",
+            |it| {
+                later(it, &stem("fleet", "fak", 0), ("step", 3), 1_000_000_000);
+            },
+        ),
+        ("time before the only step", count, "they stand in", |it| {
+            later(it, &stem("prompt", "fak", 0), ("request", 1), 1_000_000_000);
+        }),
+        (
+            "a program that outlasts its trace",
+            count,
+            "its clock leaves 1000001",
+            |it| {
+                external(it, "prompt", "external")["wall_ns"] = json!(1_000_002);
+            },
+        ),
+    ]
+}
+
 /// Lies in our own traces.
 fn lies_of_ours() -> Vec<Lie> {
     vec![
@@ -299,7 +352,7 @@ fn lies_about_settings() -> Vec<Lie> {
 #[test]
 fn every_lie_is_caught_by_the_layer_that_must_catch_it() {
     let others = [lies_of_others(), lies_about_others()].concat();
-    let ours = [lies_of_ours(), lies_about_settings()].concat();
+    let ours = [lies_of_ours(), lies_about_settings(), lies_about_time()].concat();
     let lies = [lies_in_the_record(), others, ours].concat();
     for (name, layer, word, tell) in lies {
         let mut forged = run();
