@@ -75,6 +75,9 @@ fn lies_in_the_record() -> Vec<Lie> {
         ("an interval", record, "low", |it| {
             it.set("/cells/0/ratios/0/low", json!(3.5));
         }),
+        ("another order", record, "order is", |it| {
+            it.record["order"].as_array_mut().unwrap().swap(0, 1);
+        }),
         ("a weaker opponent", record, "denominator", |it| {
             it.set("/cells/0/ratios/0/denominator", json!("llama-bench:fa0"));
             for field in ["speed", "low", "high"] {
@@ -173,6 +176,12 @@ fn lies_about_others() -> Vec<Lie> {
                 external(it, "prompt", "begin_external")["program"]["sha256"] = Value::Null;
             },
         ),
+        ("another build", Layer::Record, "program.sha256", |it| {
+            external(it, "prompt", "begin_external")["program"]["sha256"] = json!(sha256("other"));
+        }),
+        ("another file", Layer::Record, "the model file", |it| {
+            external(it, "prompt", "begin_external")["program"]["arguments"][1] = json!("b.gguf");
+        }),
         ("another model", Layer::Record, "model_sha256", |it| {
             external(it, "prompt", "begin_external")["model_sha256"] = json!(sha256("other"));
         }),
@@ -374,7 +383,6 @@ fn every_figure_of_the_record_is_recomputed_or_named_as_asserted() {
         "/build/",
         "/sittings/",
         "/model/label",
-        "/note",
         "/machine/class",
         "/machine/cpu",
         "/machine/isa",
