@@ -14,6 +14,8 @@ use crate::trace::Counters;
 /// Cells of one envelope, and positions or agents of one cell, an auditor is ready to follow.
 const MAX_CELLS: usize = 1_000;
 const MAX_SIZE: u64 = 1 << 20;
+/// Of the time around the timed steps, what they need not account for: a busy machine sets a process aside.
+const SET_ASIDE_NS: u64 = 100_000_000;
 
 /// The `workload` of kind `engine`.
 #[derive(Debug, Deserialize)]
@@ -130,6 +132,8 @@ pub(crate) struct CellDemands<'a> {
     first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
     rows: u64,
     timed_ns: u64,
+    /// From the line before the first timed step to the last one's own, as `t_ns`.
+    window: Option<(u64, u64)>,
 }
 
 impl<'a> CellDemands<'a> {
@@ -142,6 +146,7 @@ impl<'a> CellDemands<'a> {
             first_ids: BTreeMap::new(),
             rows: 0,
             timed_ns: 0,
+            window: None,
         }
     }
 
@@ -199,14 +204,23 @@ impl<'a> CellDemands<'a> {
         }
     }
 
-    /// Counts a step if it is one of those that are timed.
-    pub(crate) fn step(&mut self, step: &Step, notes: &mut Notebook) {
+    /// Counts a step if it is one of those that are timed; `window` is the time it can have taken.
+    pub(crate) fn step(&mut self, step: &Step, window: (u64, u64), notes: &mut Notebook) {
+        let (floor_t_ns, t_ns) = window;
+        let most_ns = t_ns.saturating_sub(floor_t_ns);
+        notes.check(Layer::Count, step.wall_ns <= most_ns, || {
+            format!(
+                "the step says {} ns, its clock leaves {most_ns}",
+                step.wall_ns
+            )
+        });
         let decode = self.cell.is_decode();
         if !self.last_turn || (step.phase == "decode") != decode {
             return;
         }
         self.rows = self.rows.saturating_add(step.rows);
         self.timed_ns = self.timed_ns.saturating_add(step.wall_ns);
+        self.window.get_or_insert(window).1 = t_ns;
         notes.check(
             Layer::Count,
             !decode || step.rows == self.cell.agents,
@@ -237,6 +251,16 @@ impl<'a> CellDemands<'a> {
         }
         notes.check(Layer::Count, self.timed_ns > 0, || {
             "the timed steps took no time".to_owned()
+        });
+        let (start, end) = self.window.unwrap_or_default();
+        let around_ns = end.saturating_sub(start);
+        // Three quarters, in whole numbers that cannot overflow.
+        let least_ns = around_ns.saturating_sub(SET_ASIDE_NS) / 4 * 3;
+        notes.check(Layer::Count, self.timed_ns >= least_ns, || {
+            format!(
+                "the timed steps say {} ns of the {around_ns} they stand in",
+                self.timed_ns
+            )
         });
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::cell::{Cell, EngineWork, flash_attention};
-use crate::envelope::Envelope;
-use crate::external::ExternalTrace;
+use crate::envelope::{Envelope, Plan};
+use crate::external::{self, ExternalTrace};
 use crate::figures::{self, Traces};
 use crate::hash;
 use crate::identity;
@@ -31,6 +31,25 @@ pub(crate) struct CellTraces {
 /// The file name of a trace, without its ending.
 pub(crate) fn stem(cell: &str, arm: &str, rep: u64) -> String {
     format!("{cell}.{}-{rep}", arm.replace(':', "."))
+}
+
+/// Every trace in the order its process ran: cell by cell, repetition by repetition, odd ones backwards.
+fn order(envelope: &Envelope<EngineWork>) -> Vec<String> {
+    let run = &envelope.run;
+    let longest = run.arm_reps.values().copied().max().unwrap_or(0);
+    let mut order = Vec::new();
+    for cell in &envelope.workload.cells {
+        for rep in 0..longest {
+            let asked = |arm: &&String| run.arm_reps.get(*arm).is_some_and(|reps| rep < *reps);
+            let arms = run.arms.iter().filter(asked);
+            let mut round: Vec<String> = arms.map(|arm| stem(&cell.name, arm, rep)).collect();
+            if rep % 2 == 1 {
+                round.reverse();
+            }
+            order.extend(round);
+        }
+    }
+    order
 }
 
 /// How one repetition ended, whoever ran it.
@@ -82,10 +101,9 @@ pub(crate) fn check(
         );
         return None;
     };
-    check_alike(traces, first, notes);
+    check_alike(traces, first, &envelope.run, notes);
     notes.open("run.json");
-    let names = traces.own.keys().chain(traces.external.keys());
-    figures::check_order(record, names, notes);
+    notes.same(Layer::Record, "order", &record.order, &order(envelope));
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
@@ -131,12 +149,13 @@ pub(crate) fn check(
     Some(identity)
 }
 
-/// All traces are of one model; ours have one setting, and of one cell one question.
-fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
+/// All traces are of one model; ours have one setting, the one asked for, and of one cell one question.
+fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Notebook) {
     let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
     for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
         figures::alike(trace, first, trace, notes);
+        figures::as_asked(trace, run, notes);
         let (shares, declared) = (
             trace.begin.settings.shared_attention,
             trace.begin.arm == OURS,
@@ -154,6 +173,12 @@ fn check_alike(traces: &CellTraces, first: &Trace, notes: &mut Notebook) {
         notes.open(&format!("trace/{name}.jsonl"));
         let (found, expected) = (&trace.model_sha256, &first.begin.model_sha256);
         notes.same(Layer::Record, "model_sha256", found, expected);
+        let mut others = traces.external.values();
+        let of_name =
+            others.find(|it| it.program.name == trace.program.name && it.program.sha256.is_some());
+        if let Some(first) = traces.external.values().next() {
+            trace.check_alike(first, of_name, notes);
+        }
     }
 }
 
@@ -256,10 +281,10 @@ impl Run<'_> {
     }
 
     fn arm(&self, cell: &Cell, arm: &str, stated: &Value) -> Value {
-        let external = flash_attention(arm).is_some();
+        let is_external = flash_attention(arm).is_some();
         // A program that reads one prompt at a time did the work of one agent.
         let done = Cell {
-            agents: if external && !cell.is_decode() {
+            agents: if is_external && !cell.is_decode() {
                 1
             } else {
                 cell.agents
@@ -279,9 +304,10 @@ impl Run<'_> {
         let share = share.map(|(limit, timed)| rounded(limit as f64 / timed as f64));
         let answers = first.filter(|_| complete).map(answers).unzip();
         json!({
-            "provenance": if external { "OBSERVED" } else { "WITNESSED" },
+            "provenance": if is_external { "OBSERVED" } else { "WITNESSED" },
             "reps": self.reps(arm),
             "completed": samples.len(),
+            "note": external::note(cell).filter(|_| is_external),
             "error": self.endings(cell, arm).find_map(|(_, ending)| ending.error),
             "needs": needs,
             "tokens_per_s": median(&rates).filter(|_| complete).map(rounded),

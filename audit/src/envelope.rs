@@ -66,7 +66,7 @@ pub(crate) struct Plan {
     pub(crate) threads: u64,
     pub(crate) kernels: String,
     pub(crate) chunk_tokens: u64,
-    kv_pages: u64,
+    pub(crate) kv_pages: u64,
 }
 
 #[derive(Debug, Deserialize)]

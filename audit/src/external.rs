@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cell::{Cell, flash_attention};
 use crate::chain;
 use crate::hash;
-use crate::line::{BeginExternal, Body, Line};
+use crate::line::{BeginExternal, Body, Line, Program};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::trace::Asked;
 
@@ -17,6 +17,7 @@ use crate::trace::Asked;
 #[derive(Debug)]
 pub(crate) struct ExternalTrace {
     pub(crate) model_sha256: String,
+    pub(crate) program: Program,
     /// Tokens and nanoseconds; `None` when it ended in `error`.
     pub(crate) measured: Option<(u64, u64)>,
     /// The message of that `error` line.
@@ -29,6 +30,7 @@ pub(crate) struct ExternalTrace {
 #[derive(Default)]
 struct Reading {
     begun: Option<BeginExternal>,
+    begun_t_ns: u64,
     measured: Option<(u64, u64)>,
     ended: bool,
     error: Option<String>,
@@ -61,10 +63,50 @@ pub(crate) fn read(
     let begun = reading.begun.filter(|_| whole && ended)?;
     Some(ExternalTrace {
         model_sha256: begun.model_sha256,
+        program: begun.program,
         measured: reading.measured.filter(|_| reading.ended),
         error: reading.error,
         last_t_ns: reading.last_t_ns,
     })
+}
+
+impl ExternalTrace {
+    /// This trace is of the same model file as `first`, and of the same build of its program as `of_name`, the first that
+    /// has a digest; one that could not be started has none.
+    pub(crate) fn check_alike(&self, first: &Self, of_name: Option<&Self>, notes: &mut Notebook) {
+        let model = |it: &Self| it.program.arguments.get(1).cloned();
+        let what = "the model file among program.arguments";
+        notes.same(Layer::Record, what, &model(self), &model(first));
+        let Some(of_name) = of_name.filter(|_| self.program.sha256.is_some()) else {
+            return;
+        };
+        let (found, expected) = (&self.program, &of_name.program);
+        for (what, found, expected) in [
+            ("program.sha256", &found.sha256, &expected.sha256),
+            (
+                "program.libraries_sha256",
+                &found.libraries_sha256,
+                &expected.libraries_sha256,
+            ),
+            ("program.version", &found.version, &expected.version),
+        ] {
+            notes.same(Layer::Record, what, found, expected);
+        }
+    }
+}
+
+/// What the record says of an external arm's answers where the program cannot be asked for the cell itself.
+pub(crate) fn note(cell: &Cell) -> Option<&'static str> {
+    let batched = is_batched(cell);
+    if !batched && cell.agents > 1 {
+        Some("one prompt at a time: llama-bench has no way to ask for several")
+    } else if batched && cell.shared > 0 && cell.shared < cell.depth {
+        Some(
+            "every agent has a copy of its own: llama-batched-bench cannot share a part of a prompt",
+        )
+    } else {
+        None
+    }
 }
 
 impl Reading {
@@ -84,7 +126,7 @@ impl Reading {
             (Body::BeginExternal(begin), None, _) => {
                 check_begin(&begin, asked, notes);
                 check_program(&begin, asked, (cell, threads), notes);
-                self.begun = Some(begin);
+                (self.begun, self.begun_t_ns) = (Some(begin), line.t_ns);
             }
             (Body::External(external), Some(begin), None) => {
                 let digest = begin.program.sha256.is_some();
@@ -98,6 +140,13 @@ impl Reading {
                     format!(
                         "the program says {} ns of the {} it ran",
                         measured.1, external.wall_ns
+                    )
+                });
+                let most_ns = line.t_ns.saturating_sub(self.begun_t_ns);
+                notes.check(Layer::Count, external.wall_ns <= most_ns, || {
+                    format!(
+                        "the program ran {} ns, its clock leaves {most_ns}",
+                        external.wall_ns
                     )
                 });
                 notes.recomputed("external measurements", 1);

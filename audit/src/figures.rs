@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Plan};
 use crate::hash;
 use crate::identity;
 use crate::line::{End, Settings};
@@ -90,6 +90,7 @@ pub(crate) fn check(
         notes.open(&format!("trace/{name}.jsonl"));
         let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
         alike(trace, first, of_arm.unwrap_or(first), notes);
+        as_asked(trace, &envelope.run, notes);
         asks_alike(trace, longest, notes);
     }
     notes.open("run.json");
@@ -186,6 +187,22 @@ pub(crate) fn alike(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut No
         ..other.settings.clone()
     };
     notes.same(Layer::Record, "settings", &begin.settings, &expected);
+}
+
+/// A trace of ours ran with what the envelope gives every arm.
+pub(crate) fn as_asked(trace: &Trace, run: &Plan, notes: &mut Notebook) {
+    let settings = &trace.begin.settings;
+    for (what, found, asked) in [
+        ("settings.threads", settings.threads, run.threads),
+        (
+            "settings.chunk_tokens",
+            settings.chunk_tokens,
+            run.chunk_tokens,
+        ),
+        ("settings.kv_pages", settings.kv_pages, run.kv_pages),
+    ] {
+        notes.same(Layer::Record, what, &found, &asked);
+    }
 }
 
 /// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.

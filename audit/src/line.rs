@@ -83,7 +83,7 @@ pub(crate) struct BeginExternal {
     pub(crate) program: Program,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -91,8 +91,8 @@ pub(crate) struct Program {
     pub(crate) sha256: Option<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) libraries_sha256: Option<String>,
-    #[serde(deserialize_with = "nullable", rename = "version")]
-    pub(crate) _version: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) version: Option<String>,
     pub(crate) arguments: Vec<String>,
 }
 

@@ -128,6 +128,8 @@ struct Reader<'a> {
     cache: Cache,
     demands: Demands<'a>,
     last_t_ns: u64,
+    /// When the last `request` or `step` line was written: the next step began no earlier.
+    step_floor_t_ns: u64,
     begin: Option<Begin>,
     end: Option<End>,
     error: Option<String>,
@@ -157,6 +159,7 @@ pub(crate) fn read(
         cache: Cache::of_arm(asked.arm)?.0,
         demands,
         last_t_ns: 0,
+        step_floor_t_ns: 0,
         begin: None,
         end: None,
         error: None,
@@ -207,10 +210,13 @@ impl Reader<'_> {
                     return Err("a text of this name was stated before".to_owned());
                 }
             }
-            Body::Request(request) => self.request(request, t_ns, notes)?,
+            Body::Request(request) => {
+                self.step_floor_t_ns = t_ns;
+                self.request(request, t_ns, notes)?;
+            }
             Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
             Body::Prefill(prefill) => self.prefill(&prefill, notes)?,
-            Body::Step(step) => self.step(&step, notes),
+            Body::Step(step) => self.step(&step, t_ns, notes),
             Body::Finish(finish) => self.finish(finish, t_ns, notes)?,
             Body::Error(failure) => {
                 let said = !failure.message.is_empty();
@@ -284,7 +290,8 @@ impl Reader<'_> {
         self.begin = Some(begin);
     }
 
-    fn step(&mut self, step: &Step, notes: &mut Notebook) {
+    fn step(&mut self, step: &Step, t_ns: u64, notes: &mut Notebook) {
+        let floor_t_ns = std::mem::replace(&mut self.step_floor_t_ns, t_ns);
         let Step {
             rows,
             requests,
@@ -308,7 +315,7 @@ impl Reader<'_> {
                 return;
             }
         };
-        self.demands.step(step, notes);
+        self.demands.step(step, (floor_t_ns, t_ns), notes);
         sums.rows = sums.rows.saturating_add(rows);
         sums.requests = sums.requests.saturating_add(requests);
         sums.wall_ns = sums.wall_ns.saturating_add(wall_ns);

@@ -75,6 +75,9 @@ fn lies_in_the_record() -> Vec<Lie> {
         ("an interval", record, "low", |it| {
             it.set("/cells/0/ratios/0/low", json!(3.5));
         }),
+        ("another order", record, "order is", |it| {
+            it.record["order"].as_array_mut().unwrap().swap(0, 1);
+        }),
         ("a weaker opponent", record, "denominator", |it| {
             it.set("/cells/0/ratios/0/denominator", json!("llama-bench:fa0"));
             for field in ["speed", "low", "high"] {
@@ -173,6 +176,12 @@ fn lies_about_others() -> Vec<Lie> {
                 external(it, "prompt", "begin_external")["program"]["sha256"] = Value::Null;
             },
         ),
+        ("another build", Layer::Record, "program.sha256", |it| {
+            external(it, "prompt", "begin_external")["program"]["sha256"] = json!(sha256("other"));
+        }),
+        ("another file", Layer::Record, "the model file", |it| {
+            external(it, "prompt", "begin_external")["program"]["arguments"][1] = json!("b.gguf");
+        }),
         ("another model", Layer::Record, "model_sha256", |it| {
             external(it, "prompt", "begin_external")["model_sha256"] = json!(sha256("other"));
         }),
@@ -194,6 +203,59 @@ fn lies_about_others() -> Vec<Lie> {
             let own = it.traces[&stem("prompt", "fak", 0)].clone();
             it.traces.insert(stem("prompt", "llama-bench:fa1", 0), own);
         }),
+    ]
+}
+
+/// Moves every line after the first `count` of a kind by so much, as if the clock had stood in between.
+fn later(fixture: &mut Fixture, name: &str, (kind, count): (&str, usize), by_ns: u64) {
+    let lines = fixture.traces.get_mut(name).unwrap();
+    let mut seen = 0;
+    for line in lines {
+        if seen >= count {
+            line["t_ns"] = json!(line["t_ns"].as_u64().unwrap() + by_ns);
+        }
+        seen += usize::from(line["kind"] == kind);
+    }
+}
+
+/// Lies that the clock of the trace gives away.
+fn lies_about_time() -> Vec<Lie> {
+    let count = Layer::Count;
+    vec![
+        ("steps that count double", count, "its clock leaves", |it| {
+            for line in it.lines(&stem("fleet", "fak", 0), "step") {
+                line["wall_ns"] = json!(2 * line["wall_ns"].as_u64().unwrap());
+            }
+        }),
+        (
+            "a prompt that counts double",
+            count,
+            "its clock leaves",
+            |it| {
+                let name = stem("prompt", "fak", 0);
+                it.lines(&name, "step")[0]["wall_ns"] = json!(20_000);
+                it.lines(&name, "end")[0]["prefill_ns"] = json!(20_000);
+            },
+        ),
+        (
+            "time between steps",
+            count,
+            "of the 1000010003 they stand in",
+            |it| {
+                later(it, &stem("fleet", "fak", 0), ("step", 3), 1_000_000_000);
+            },
+        ),
+        ("time before the only step", count, "they stand in", |it| {
+            later(it, &stem("prompt", "fak", 0), ("request", 1), 1_000_000_000);
+        }),
+        (
+            "a program that outlasts its trace",
+            count,
+            "its clock leaves 1000001",
+            |it| {
+                external(it, "prompt", "external")["wall_ns"] = json!(1_000_002);
+            },
+        ),
     ]
 }
 
@@ -263,6 +325,26 @@ fn lies_about_settings() -> Vec<Lie> {
                 line["settings"]["threads"] = json!(1);
             });
         }),
+        ("more threads", Layer::Record, "settings.threads", |it| {
+            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                line["settings"]["threads"] = json!(4);
+            });
+        }),
+        ("a larger pool", Layer::Record, "settings.kv_pages", |it| {
+            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                line["settings"]["kv_pages"] = json!(65);
+            });
+        }),
+        (
+            "smaller chunks",
+            Layer::Record,
+            "settings.chunk_tokens",
+            |it| {
+                everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                    line["settings"]["chunk_tokens"] = json!(1);
+                });
+            },
+        ),
         (
             "sharing that is not declared",
             Layer::Format,
@@ -279,7 +361,7 @@ fn lies_about_settings() -> Vec<Lie> {
 #[test]
 fn every_lie_is_caught_by_the_layer_that_must_catch_it() {
     let others = [lies_of_others(), lies_about_others()].concat();
-    let ours = [lies_of_ours(), lies_about_settings()].concat();
+    let ours = [lies_of_ours(), lies_about_settings(), lies_about_time()].concat();
     let lies = [lies_in_the_record(), others, ours].concat();
     for (name, layer, word, tell) in lies {
         let mut forged = run();
@@ -301,7 +383,6 @@ fn every_figure_of_the_record_is_recomputed_or_named_as_asserted() {
         "/build/",
         "/sittings/",
         "/model/label",
-        "/note",
         "/machine/class",
         "/machine/cpu",
         "/machine/isa",

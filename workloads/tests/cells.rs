@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use workloads::cells::external::{arguments, measurement};
 use workloads::cells::needs::needs;
-use workloads::cells::{Cell, CellPlan, order};
+use workloads::cells::{Cell, CellPlan, CellTrace, Grounds, order, summarise};
 use workloads::envelope::{CellEnvelope, Declared, Overrides, embedded};
 use workloads::record::{CeilingsRecord, EffectiveRecord, ModelNumbers};
+use workloads::trace::Line;
 
 fn cell(prompt: usize, depth: usize, decode: usize, agents: usize, shared: usize) -> Cell {
     Cell {
@@ -296,4 +298,92 @@ fn a_session_and_engine_work_are_told_apart_and_never_confused() {
     assert!(CellEnvelope::named("smoke").is_err());
     let refused = Declared::parse("[workload]\nkind = \"engine\"\n", "x.toml").unwrap_err();
     assert!(refused.to_string().contains("x.toml"), "{refused}");
+}
+
+/// The lines of a trace that fails after `begin`.
+fn failed(mut begin: Value) -> Vec<Line> {
+    let zeros = "0".repeat(64);
+    begin["schema"] = json!("fak.trace/1");
+    for (field, value) in [
+        ("envelope", "e"),
+        ("envelope_sha256", &zeros),
+        ("cell", "c"),
+        ("model_sha256", "m"),
+    ] {
+        begin[field] = json!(value);
+    }
+    let error = json!({ "kind": "error", "message": "it broke" });
+    let lines = [begin, error].into_iter().enumerate();
+    let whole = lines.map(|(seq, mut line)| {
+        (line["seq"], line["t_ns"], line["prev"]) = (json!(seq), json!(seq), json!(zeros));
+        serde_json::from_value(line).unwrap()
+    });
+    whole.collect()
+}
+
+fn other(rep: usize, sha256: &str, model: &str) -> Vec<Line> {
+    failed(json!({
+        "kind": "begin_external", "arm": "llama-bench:fa0", "rep": rep,
+        "program": {
+            "name": "llama-bench", "sha256": sha256, "libraries_sha256": null, "version": null,
+            "arguments": ["-m", model],
+        },
+    }))
+}
+
+#[test]
+fn traces_of_different_builds_or_model_files_are_not_summarised_together() {
+    let overrides = Overrides {
+        arms: vec!["fak".to_owned(), "llama-bench:fa0".to_owned()],
+        reps: Some(2),
+        ..Overrides::default()
+    };
+    let named = CellEnvelope::named("engine-decode").unwrap();
+    let mut envelope = named.resolve(&overrides, 1).unwrap();
+    envelope.workload.cells = vec![cell(0, 1, 1, 1, 0)];
+    let settings = json!({
+        "cache": "shared", "batched": true, "shared_attention": true, "mode": "fast",
+        "kernels": "scalar", "threads": 2, "kv_dtype": "f16", "page_positions": 64,
+        "chunk_tokens": 256, "kv_pages": 64, "greedy": true,
+    });
+    let ours = |rep: usize| {
+        failed(json!({
+            "kind": "begin", "arm": "fak", "rep": rep, "tokenizer_sha256": null, "settings": settings,
+        }))
+    };
+    for (second, refused) in [
+        (other(1, "build", "a.gguf"), false),
+        (other(1, "another build", "a.gguf"), true),
+        (other(1, "build", "b.gguf"), true),
+    ] {
+        let lines = [ours(0), ours(1), other(0, "build", "a.gguf"), second];
+        let cell = &envelope.workload.cells[0];
+        let places = [
+            ("fak", 0),
+            ("fak", 1),
+            ("llama-bench:fa0", 0),
+            ("llama-bench:fa0", 1),
+        ];
+        let traces = places.iter().zip(&lines);
+        let traces: Vec<CellTrace<'_>> = traces
+            .map(|(&(arm, rep), lines)| CellTrace {
+                cell,
+                arm,
+                rep,
+                lines,
+            })
+            .collect();
+        let grounds = Grounds {
+            numbers: &NUMBERS,
+            ceilings: None,
+        };
+        let outcome = summarise(&envelope, &traces, grounds).map_err(|error| error.to_string());
+        assert_eq!(outcome.is_err(), refused, "{outcome:?}");
+        let said = outcome.err().unwrap_or_default();
+        assert_eq!(
+            said.contains("its program or model file"),
+            refused,
+            "{said}"
+        );
+    }
 }

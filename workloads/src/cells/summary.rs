@@ -13,7 +13,7 @@ use crate::record::{
     ModelNumbers,
 };
 use crate::statistics::{median, median_u64, round6};
-use crate::trace::{Line, ids_sha256, sha256_hex};
+use crate::trace::{Line, Program, ids_sha256, sha256_hex};
 
 mod ratios;
 mod read;
@@ -88,6 +88,7 @@ pub fn summarise(
             return Err(refused(&reading.name, &problem));
         }
     }
+    check_programs(&readings)?;
     let mut cells = Vec::new();
     let mut first_divergence = None;
     for cell in &envelope.workload.cells {
@@ -127,6 +128,27 @@ pub fn summarise(
         identity: identity(envelope, &cells, first_divergence),
         cells,
     })
+}
+
+/// Refuses traces of different builds of a program, or of different model files. One that could not be started has no
+/// digest and measured nothing.
+fn check_programs(readings: &[Reading]) -> Result<(), Error> {
+    let mut known: BTreeMap<&str, &Reading> = BTreeMap::new();
+    for reading in readings {
+        let Some(program) = reading.program.as_ref().filter(|it| it.sha256.is_some()) else {
+            continue;
+        };
+        let build = |it: &Program| {
+            let digests = (it.sha256.clone(), it.libraries_sha256.clone());
+            (digests, it.version.clone(), it.arguments.get(1).cloned())
+        };
+        let first = *known.entry(&program.name).or_insert(reading);
+        if first.program.as_ref().map(build) != Some(build(program)) {
+            let problem = format!("its program or model file is not that of {}", first.name);
+            return Err(refused(&reading.name, &problem));
+        }
+    }
+    Ok(())
 }
 
 fn refused(trace: &str, problem: &str) -> Error {

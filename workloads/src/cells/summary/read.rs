@@ -9,7 +9,7 @@ use crate::Error;
 use crate::cells::{Cell, external, stem};
 use crate::record::{CellSample, EffectiveRecord};
 use crate::summary::Answer;
-use crate::trace::{Body, Line};
+use crate::trace::{Body, Line, Program};
 
 /// How a trace ended.
 pub(super) enum Ending {
@@ -34,6 +34,8 @@ pub(super) struct Reading {
     pub(super) model_sha256: String,
     /// None for another program.
     pub(super) own: Option<Own>,
+    /// None for our engine.
+    pub(super) program: Option<Program>,
     pub(super) ending: Ending,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct Reading {
 pub(super) fn trace(trace: &CellTrace<'_>) -> Result<Reading, Error> {
     let name = stem(&trace.cell.name, trace.arm, trace.rep);
     let refuse = |problem: &str| refused(&name, problem);
-    let (said, model_sha256, own) = match trace.lines.first().map(|line| &line.body) {
+    let (said, model_sha256, own, program) = match trace.lines.first().map(|line| &line.body) {
         Some(Body::Begin {
             cell,
             arm,
@@ -62,15 +64,21 @@ pub(super) fn trace(trace: &CellTrace<'_>) -> Result<Reading, Error> {
                 answers: crate::summary::answers(trace.lines)
                     .map_err(|problem| refuse(&problem))?,
             };
-            ((cell.as_deref(), arm, rep), model_sha256, Some(own))
+            ((cell.as_deref(), arm, rep), model_sha256, Some(own), None)
         }
         Some(Body::BeginExternal {
             cell,
             arm,
             rep,
             model_sha256,
+            program,
             ..
-        }) => ((Some(cell.as_str()), arm, rep), model_sha256, None),
+        }) => (
+            (Some(cell.as_str()), arm, rep),
+            model_sha256,
+            None,
+            Some(program.clone()),
+        ),
         _ => return Err(refuse("its first line is no beginning")),
     };
     if said
@@ -89,6 +97,7 @@ pub(super) fn trace(trace: &CellTrace<'_>) -> Result<Reading, Error> {
         rep: trace.rep,
         model_sha256: model_sha256.clone(),
         own,
+        program,
         ending,
         name,
     })
