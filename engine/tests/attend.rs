@@ -1,12 +1,12 @@
-//! Attention of whole batches: however pages are shared, cut and shared out, the bits of one row asking alone.
+//! Attention of whole batches: however pages are shared, cut and shared out, the bits of a plain walk over one row's pages.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 mod common;
 
 use common::bits;
 use engine::backend::{AttendRow, Cpu, Heads};
-use engine::kernels::{KernelChoice, Kernels, scalar};
-use engine::tensor::{LayerView, Mode, PAGE_POSITIONS};
+use engine::kernels::{Kernels, scalar};
+use engine::tensor::{LayerView, Mode, PAGE_POSITIONS, Partials, PartialsMut, Span};
 use half::f16;
 use proptest::prelude::*;
 
@@ -30,33 +30,67 @@ struct Case {
     rows: Vec<(usize, usize, usize)>,
 }
 
+/// The pages of a case in memory, as the case's type.
+enum Memory {
+    F32(Vec<Vec<f32>>),
+    F16(Vec<Vec<u16>>),
+}
+
+impl Memory {
+    fn page(&self, page: usize) -> LayerView<'_> {
+        match self {
+            Self::F32(pages) => LayerView::F32(&pages[page]),
+            Self::F16(pages) => LayerView::F16(&pages[page]),
+        }
+    }
+}
+
 impl Case {
-    /// What `cpu` answers `rows`, by row.
-    fn ask(&self, cpu: &Cpu, rows: &[(usize, usize, usize)], queries: &[f32]) -> Vec<Vec<u32>> {
-        // Of each head keys, then values.
-        let memory: Vec<Vec<f32>> = (0..self.pages)
-            .map(|page| numbers(page, 2 * HALF))
-            .collect();
+    /// Of each page and head keys, then values.
+    fn memory(&self) -> Memory {
+        let pages = (0..self.pages).map(|page| numbers(page, 2 * HALF));
+        if !self.half {
+            return Memory::F32(pages.collect());
+        }
         let to_half = |x: &f32| f16::from_f32(*x).to_bits();
-        let halves = memory.iter().map(|page| page.iter().map(to_half));
-        let halves: Vec<Vec<u16>> = halves.map(Iterator::collect).collect();
-        let pages = |sequence: usize, index: usize| {
-            let page = self.sequences[sequence][index];
-            if self.half {
-                LayerView::F16(&halves[page])
-            } else {
-                LayerView::F32(&memory[page])
-            }
-        };
+        let pages = pages.map(|page| page.iter().map(to_half).collect());
+        Memory::F16(pages.collect())
+    }
+
+    /// What `cpu` answers, by row.
+    fn ask(&self, cpu: &Cpu, memory: &Memory, queries: &[f32]) -> Vec<Vec<u32>> {
+        let pages = |sequence: usize, index: usize| memory.page(self.sequences[sequence][index]);
         let row = |&(sequence, first, position): &(usize, usize, usize)| AttendRow {
             sequence,
             first,
             position,
         };
-        let rows: Vec<AttendRow> = rows.iter().map(row).collect();
+        let rows: Vec<AttendRow> = self.rows.iter().map(row).collect();
         let mut out = vec![f32::NAN; rows.len() * WIDTH];
         cpu.attend(queries, &rows, &pages, HEADS, &mut out);
         out.chunks_exact(WIDTH).map(bits).collect()
+    }
+
+    /// What a row's query head is answered by definition: its pages ascending, the reference's arithmetic, one division.
+    fn walk(&self, memory: &Memory, row: usize, head: usize, query: &[f32]) -> Vec<f32> {
+        let (sequence, first, position) = self.rows[row];
+        let kernels = scalar::table();
+        let mut sums = vec![0.0; Partials::elements(1, HEADS.head_dim)];
+        for index in first / PAGE_POSITIONS..=position / PAGE_POSITIONS {
+            let start = index * PAGE_POSITIONS;
+            let seen = Span {
+                first: first.saturating_sub(start),
+                end: PAGE_POSITIONS.min(position + 1 - start),
+            };
+            let page = memory.page(self.sequences[sequence][index]);
+            let page = page.head(head / (HEADS.query / HEADS.kv), HEADS.head_dim);
+            let mut out = vec![f32::NAN; sums.len()];
+            let partials = PartialsMut::of(&mut out, 1);
+            (kernels.attend)(page, None, query, &[seen], 0.25, partials); // 1 / sqrt(head_dim)
+            (kernels.merge)(PartialsMut::of(&mut sums, 1), Partials::of(&out, 1));
+        }
+        let sums = Partials::of(&sums, 1);
+        sums.out.iter().map(|value| value / sums.sum[0]).collect()
     }
 }
 
@@ -96,16 +130,21 @@ proptest! {
 
     #[test]
     fn a_row_is_answered_alike_alone_and_among_others_whoever_shares_its_pages(case in case()) {
-        let cpu = |kernels, threads, shared| Cpu::new(kernels, threads, Mode::Exact).unwrap().sharing_pages(shared);
-        let alone = cpu(scalar::table(), 1, false);
+        let memory = case.memory();
         let queries = numbers(999, case.rows.len() * WIDTH);
-        let each = case.rows.iter().zip(queries.chunks_exact(WIDTH));
-        let expected: Vec<Vec<u32>> = each.flat_map(|(row, query)| case.ask(&alone, &[*row], query)).collect();
-        for kernels in [scalar::table(), Kernels::choose(KernelChoice::Auto).unwrap()] {
-            // Of two threads or more the pages of few rows are attended apart; of one never.
+        let each = queries.chunks_exact(WIDTH).enumerate();
+        let expected: Vec<Vec<u32>> = each.map(|(row, queries)| {
+            let heads = queries.chunks_exact(HEADS.head_dim).enumerate();
+            heads.flat_map(|(head, query)| bits(&case.walk(&memory, row, head, query))).collect()
+        }).collect();
+        for choice in common::kernel_sets() {
+            let kernels = Kernels::choose(choice).unwrap();
+            // Of work enough, eight rows or fewer are attended page by page apart whatever the threads; of more rows than
+            // that, only where the threads are many.
             for threads in [1, 2, 9] {
                 for shared in [false, true] {
-                    let found = case.ask(&cpu(kernels, threads, shared), &case.rows, &queries);
+                    let cpu = Cpu::new(kernels, threads, Mode::Exact).unwrap().sharing_pages(shared);
+                    let found = case.ask(&cpu, &memory, &queries);
                     prop_assert_eq!(&found, &expected, "{} {} {}", kernels.name, threads, shared);
                 }
             }

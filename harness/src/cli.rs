@@ -34,6 +34,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Envelopes: what each asks, which model, roughly how long here
+    #[command(after_help = "Examples:\n  harness list\n  harness list --json")]
     List(Json),
     /// A commented envelope to start from, as NAME.toml
     #[command(after_help = "Example:\n  harness new mine && harness run mine.toml --reps 3")]
@@ -84,6 +85,9 @@ pub enum Command {
 Exit codes: 0 every path gave the same bits, 1 one did not")]
     Invariance(InvarianceArguments),
     /// Facts of this machine and what it can do at best, measured
+    #[command(after_help = "Examples, each a few seconds of measuring:
+  harness machine
+  harness machine --json")]
     Machine(Json),
     /// Get, check and use models
     Model {

@@ -28,7 +28,7 @@ pub struct Settings {
     pub cache: String,
     /// Several requests per step.
     pub batched: bool,
-    /// A page that several requests hold is attended once for all of them. Traces from before the setting lack it.
+    /// A page that several requests hold is attended once for up to eight neighbouring rows of a step. Traces from before the setting lack it.
     #[serde(default)]
     pub shared_attention: bool,
     /// Numeric mode.

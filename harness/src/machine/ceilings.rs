@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::ceilings;
+use engine::tensor::{Arena, Buffer};
 use serde_json::{Value, json};
 use workloads::record::CeilingsRecord;
 
@@ -24,7 +25,7 @@ const CACHES: u64 = 8;
 const BUFFER_BYTES: RangeInclusive<u64> = (256 << 20)..=(2 << 30);
 /// Rounds of one repetition: a few milliseconds, short enough to fit between other programs' slices.
 const F32_ROUNDS: u64 = 1 << 20;
-const INT8_ROUNDS: u64 = 1 << 13;
+const INT8_ROUNDS: u64 = 1 << 14;
 /// Repetitions of each loop, however slow the machine.
 const REPETITIONS_MIN: usize = 5;
 /// The loops, for dividing the budget.
@@ -95,12 +96,18 @@ pub fn measure(threads: usize, budget: Duration) -> Ceilings {
 }
 
 /// Words enough to leave every cache, at most a quarter of the memory, each written: untouched pages would all be one.
-fn buffer() -> Vec<u64> {
+///
+/// From an arena, as the engine's weights and cached keys and values are: in pages of 4 KiB half the rate would be lost.
+fn buffer() -> Buffer<u64> {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let quarter = kibibytes(&memory, "MemAvailable").map_or(u64::MAX, |bytes| bytes / 4);
     let wanted = cache_bytes().unwrap_or(0).saturating_mul(CACHES);
     let bytes = wanted.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end());
-    (0..bytes.min(quarter) / size_of::<u64>() as u64).collect()
+    let mut words = Arena::default().zeroed(bytes.min(quarter) as usize / size_of::<u64>());
+    for (place, word) in words.iter_mut().enumerate() {
+        *word = place as u64;
+    }
+    words
 }
 
 /// Rates of `amount` of work, done by `threads` at once, until `share` is used up.

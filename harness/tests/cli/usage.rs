@@ -154,5 +154,10 @@ fn help_shows_examples_and_hides_what_is_internal() {
     let help = place.run(&["--help"]).expect(0).stdout();
     assert!(help.contains("harness run smoke"), "{help}");
     assert!(!help.contains("  arm "), "{help}");
+    for command in ["list", "machine"] {
+        let help = place.run(&[command, "--help"]).expect(0).stdout();
+        let example = format!("  harness {command} --json");
+        assert!(help.contains(&example), "{help}");
+    }
     place.run(&["arm"]).expect(2).complains(&["job"]);
 }

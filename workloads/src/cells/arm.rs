@@ -13,7 +13,7 @@ pub const OURS: &str = "fak";
 pub enum Runner {
     /// Our engine.
     Ours {
-        /// Whether pages several requests share are attended once for all of them.
+        /// Whether pages several requests share are attended once for up to eight neighbouring rows of a step.
         shared_attention: bool,
     },
     /// llama.cpp's own benchmark.

@@ -23,6 +23,7 @@ mod sealed {
     impl Plain for i8 {}
     impl Plain for u8 {}
     impl Plain for u16 {}
+    impl Plain for u64 {}
 }
 use sealed::Plain;
 
