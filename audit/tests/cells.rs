@@ -166,7 +166,7 @@ fn lies_about_others() -> Vec<Lie> {
         }),
         ("a path", Layer::Format, "without a path", |it| {
             external(it, "prompt", "begin_external")["program"]["arguments"][1] =
-                json!("/home/me/model.gguf");
+                json!("models/model.gguf");
         }),
         (
             "a program nobody hashed",
