@@ -76,7 +76,8 @@ impl Outcome<'_> {
         Ok(())
     }
 
-    pub(super) fn write_text(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+    /// What ran, on which model and how.
+    pub(super) fn write_heading(&self, out: &mut dyn Write) -> Result<(), Error> {
         let record = self.record;
         writeln!(
             out,
@@ -88,6 +89,12 @@ impl Outcome<'_> {
             record.effective.kernels,
             counted(record.effective.threads, "thread")
         )?;
+        Ok(())
+    }
+
+    pub(super) fn write_text(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+        let record = self.record;
+        self.write_heading(out)?;
         writeln!(out, "{}", arms_table(record).render())?;
         writeln!(
             out,

@@ -10,7 +10,7 @@ use workloads::record::{CellArmRecord, CellRatio, CellRecord};
 
 use crate::error::Error;
 use crate::run::outcome::Outcome;
-use crate::table::{Table, counted, or_dash};
+use crate::table::{Table, or_dash};
 use crate::world::World;
 
 impl Outcome<'_> {
@@ -18,16 +18,7 @@ impl Outcome<'_> {
     pub(super) fn write_cells(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
         let record = self.record;
         let cells = record.cells.as_deref().unwrap_or_default();
-        writeln!(
-            out,
-            "{}, model {} ({}), {}, {} kernels, {}\n",
-            record.envelope,
-            record.model.name,
-            record.model.label,
-            record.effective.mode,
-            record.effective.kernels,
-            counted(record.effective.threads, "thread")
-        )?;
+        self.write_heading(out)?;
         writeln!(out, "{}", table(cells).render())?;
         writeln!(
             out,
