@@ -44,12 +44,9 @@ fn byte_pairs(gguf: &Gguf) -> Result<Tokenizer> {
     let vocabulary = Vocabulary::new(tokens(gguf)?, Alphabet::ByteLevel)?;
     let merge_texts = gguf.texts("tokenizer.ggml.merges")?;
     let definition = definition(&vocabulary, &merges(&merge_texts, &vocabulary)?, &rule);
-    let library = Library::new(&definition, &vocabulary, true)?;
-    let mut tokenizer = Tokenizer::new(
-        Encoder::Library(Box::new(library)),
-        vocabulary,
-        Sha256::digest(&definition).into(),
-    );
+    let sha256 = Sha256::digest(&definition).into();
+    let library = Library::new(definition, true);
+    let mut tokenizer = Tokenizer::new(Encoder::Library(Box::new(library)), vocabulary, sha256);
     known_ids(gguf, &mut tokenizer, rule.add_bos)?;
     Ok(tokenizer)
 }

@@ -34,11 +34,8 @@ pub(super) fn read(directory: &Path) -> Result<Tokenizer> {
         .unwrap_or_default();
     let spelling = parts::check(&root)?;
     let vocabulary = Vocabulary::new(tokens(&root, spelling.alphabet)?, spelling.alphabet)?;
-    let library = Library::new(
-        &Json::Object(root).to_string(),
-        &vocabulary,
-        spelling.verbatim,
-    )?;
+    let library = Library::new(Json::Object(root).to_string(), spelling.verbatim);
+    library.build(&vocabulary)?; // a definition of anyone's may fail here, one made from checked parts hardly can
     let sha256 = Sha256::digest(&bytes).into();
     let mut tokenizer = Tokenizer::new(Encoder::Library(Box::new(library)), vocabulary, sha256);
     tokenizer.strip_space = spelling.strip_space;

@@ -429,8 +429,8 @@ fn merge_lanes(PartialsMut { max, sum, out }: PartialsMut<'_>, page: Partials<'_
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn lane_of(values: &[f32]) -> __m256 {
-    let mut lanes = [0.0; LANES];
-    lanes[..values.len()].copy_from_slice(values);
-    // SAFETY: the array has eight elements.
-    unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(values.len() as i32), lanes);
+    // SAFETY: lanes without a bit in the mask are not read.
+    unsafe { _mm256_maskload_ps(values.as_ptr(), mask) }
 }

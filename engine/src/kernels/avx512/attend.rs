@@ -13,6 +13,9 @@ use crate::tensor::{PAGE_POSITIONS, PageView, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 4 accumulators, four registers of keys and one query of the thirty-two.
 const QUERIES_MAX: usize = 6;
+/// Queries whose scores are all there before the first value is read: what is then read again comes from the first-level
+/// cache, which has room for keys or values but not for both.
+const QUERIES_TOGETHER: usize = 24;
 /// Lanes of a register.
 const LANES: usize = 16;
 /// Registers of a row.
@@ -77,86 +80,118 @@ pub(super) fn attend(
         PageView::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
     });
     let next = next.map_or([None; 2], |places| places.map(Some));
+    let (x, few) = ((queries, seen, scale), seen.len() <= QUERIES_MAX);
     match page {
-        PageView::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
-        PageView::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageView::F32 { k, v } if few => attend_page::<QUERIES_MAX, _>(Page { k, v, next }, x, out),
+        PageView::F32 { k, v } => attend_page::<QUERIES_TOGETHER, _>(Page { k, v, next }, x, out),
+        PageView::F16 { k, v } if few => attend_page::<QUERIES_MAX, _>(Page { k, v, next }, x, out),
+        PageView::F16 { k, v } => attend_page::<QUERIES_TOGETHER, _>(Page { k, v, next }, x, out),
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn attend_elements<E: Element>(
+fn attend_page<const TOGETHER: usize, E: Element>(
     mut page: Page<'_, E>,
-    queries: &[f32],
-    seen: &[Span],
-    scale: f32,
+    (queries, seen, scale): (&[f32], &[Span], f32),
     mut out: PartialsMut<'_>,
 ) {
     let head_dim = page.k.len() / PAGE_POSITIONS;
-    let mut first = 0;
-    while first < seen.len() {
-        let rest = seen.len() - first;
-        // As even as they come: seven queries are four and three, not six and one.
-        let count = rest.div_ceil(rest.div_ceil(QUERIES_MAX));
-        let range = first..first + count;
+    let mut weights = [[0.0; PAGE_POSITIONS]; TOGETHER];
+    for first in (0..seen.len()).step_by(TOGETHER) {
+        let range = first..seen.len().min(first + TOGETHER);
         let queries = &queries[range.start * head_dim..range.end * head_dim];
-        let (seen, out) = (&seen[range.clone()], &mut out.queries(range));
-        match count {
-            1 => tile::<1, E>(page, queries, seen, scale, out),
-            2 => tile::<2, E>(page, queries, seen, scale, out),
-            3 => tile::<3, E>(page, queries, seen, scale, out),
-            4 => tile::<4, E>(page, queries, seen, scale, out),
-            5 => tile::<5, E>(page, queries, seen, scale, out),
-            _ => tile::<QUERIES_MAX, E>(page, queries, seen, scale, out),
+        let (seen, out) = (&seen[range.clone()], out.queries(range));
+        let weights = &mut weights[..seen.len()];
+        scores(page, queries, weights);
+        for (((weights, seen), max), sum) in weights
+            .chunks_mut(2)
+            .zip(seen.chunks(2))
+            .zip(out.max.chunks_mut(2))
+            .zip(out.sum.chunks_mut(2))
+        {
+            // Two at a time: each waits for its own maximum and its own sum.
+            match seen.len() {
+                1 => softmax::<1>(weights, seen, scale, max, sum),
+                _ => softmax::<2>(weights, seen, scale, max, sum),
+            }
         }
+        outputs(page, weights, seen, out.out);
         page.next = [None; 2]; // fetched once
-        first += count;
     }
 }
 
-/// Q queries over the page.
+/// Queries per tile where `rest` are left, as even as they come: seven are four and three, not six and one.
+fn tile_of(rest: usize) -> usize {
+    rest.div_ceil(rest.div_ceil(QUERIES_MAX))
+}
+
+/// `scores[m][64] = queries[m][head_dim] * keys`, not yet scaled.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn tile<const Q: usize, E: Element>(
-    page: Page<'_, E>,
-    queries: &[f32],
-    seen: &[Span],
-    scale: f32,
-    out: &mut PartialsMut<'_>,
-) {
+fn scores<E: Element>(page: Page<'_, E>, queries: &[f32], scores: &mut [[f32; PAGE_POSITIONS]]) {
     let head_dim = page.k.len() / PAGE_POSITIONS;
-    let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
-    let scores = Product {
+    let mut product = Product {
         x: queries,
         x_stride: head_dim,
         y: page.k,
         y_stride: PAGE_POSITIONS,
         next: page.next[0],
     };
-    scores.add::<Q>(0..head_dim, weights.as_flattened_mut());
-    for (q, weights) in weights.iter_mut().enumerate() {
-        (out.max[q], out.sum[q]) = softmax(weights, seen[q], scale);
+    let mut rest = scores;
+    while !rest.is_empty() {
+        let (tile, behind) = rest.split_at_mut(tile_of(rest.len()));
+        product.run::<true>(tile.len(), 0..head_dim, tile.as_flattened_mut());
+        product.x = &product.x[tile.len() * head_dim..];
+        product.next = None; // fetched once
+        rest = behind;
     }
-    out.out.fill(0.0);
-    // Every query sees the slots of `joint`; what is seen by some only is multiplied for them alone, in its turn: a slot
-    // that a query does not see may hold anything.
-    let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
-    let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
-    let joint = start..end.max(start);
-    let values = |x, next| Product {
-        x,
-        x_stride: PAGE_POSITIONS,
-        y: page.v,
-        y_stride: head_dim,
-        next,
-    };
-    for (q, out) in out.out.chunks_exact_mut(head_dim).enumerate() {
-        let head = seen[q].first..seen[q].end.min(joint.start);
-        values(&weights[q], None).add::<1>(head, out);
-    }
-    values(weights.as_flattened(), page.next[1]).add::<Q>(joint.clone(), &mut *out.out);
-    for (q, out) in out.out.chunks_exact_mut(head_dim).enumerate() {
-        let tail = seen[q].first.max(joint.end)..seen[q].end;
-        values(&weights[q], None).add::<1>(tail, out);
+}
+
+/// `out[m][head_dim] = weights[m][64] * values`, of the slots seen.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn outputs<E: Element>(
+    page: Page<'_, E>,
+    weights: &[[f32; PAGE_POSITIONS]],
+    seen: &[Span],
+    out: &mut [f32],
+) {
+    let head_dim = page.v.len() / PAGE_POSITIONS;
+    let mut next = page.next[1];
+    let mut first = 0;
+    while first < seen.len() {
+        let tile = first..first + tile_of(seen.len() - first);
+        let (weights, seen) = (&weights[tile.clone()], &seen[tile.clone()]);
+        let out = &mut out[tile.start * head_dim..tile.end * head_dim];
+        let values = |x, next| Product {
+            x,
+            x_stride: PAGE_POSITIONS,
+            y: page.v,
+            y_stride: head_dim,
+            next,
+        };
+        // Every query sees the slots of `joint`; what is seen by some only is multiplied for them alone, in its turn: a
+        // slot that a query does not see may hold anything.
+        let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
+        let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
+        let joint = start..end.max(start);
+        let all = values(weights.as_flattened(), next);
+        if seen.iter().all(|seen| (seen.first..seen.end) == joint) {
+            all.run::<true>(tile.len(), joint, out);
+        } else {
+            out.fill(0.0);
+            for (q, out) in out.chunks_exact_mut(head_dim).enumerate() {
+                let head = seen[q].first..seen[q].end.min(joint.start);
+                values(&weights[q], None).run::<false>(1, head, out);
+            }
+            all.run::<false>(tile.len(), joint.clone(), &mut *out);
+            for (q, out) in out.chunks_exact_mut(head_dim).enumerate() {
+                let tail = seen[q].first.max(joint.end)..seen[q].end;
+                values(&weights[q], None).run::<false>(1, tail, out);
+            }
+        }
+        next = None; // fetched once
+        first = tile.end;
     }
 }
 
@@ -171,11 +206,28 @@ struct Product<'a, E> {
 }
 
 impl<E: Element> Product<'_, E> {
-    /// Adds the sums over `rows` to `out[Q][y_stride]`.
+    /// The sums over `rows` for `queries` rows of `x`, at most `QUERIES_MAX`, in `out[queries][y_stride]`: from zero if
+    /// `SET`, else on top of what is there.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-    fn add<const Q: usize>(&self, rows: Range<usize>, out: &mut [f32]) {
+    fn run<const SET: bool>(&self, queries: usize, rows: Range<usize>, out: &mut [f32]) {
+        match queries {
+            1 => self.tile::<1, SET>(rows, out),
+            2 => self.tile::<2, SET>(rows, out),
+            3 => self.tile::<3, SET>(rows, out),
+            4 => self.tile::<4, SET>(rows, out),
+            5 => self.tile::<5, SET>(rows, out),
+            _ => self.tile::<QUERIES_MAX, SET>(rows, out),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+    fn tile<const Q: usize, const SET: bool>(&self, rows: Range<usize>, out: &mut [f32]) {
         if rows.is_empty() {
+            if SET {
+                out.fill(0.0);
+            }
             return;
         }
         assert!((Q - 1) * self.x_stride + rows.end <= self.x.len());
@@ -183,7 +235,7 @@ impl<E: Element> Product<'_, E> {
         let mut next = self.next;
         for first in (0..self.y_stride).step_by(REGISTERS * LANES) {
             // SAFETY: the assertions above; a strip writes no further than the stride.
-            unsafe { self.strip::<Q>(rows.clone(), first, out, next) };
+            unsafe { self.strip::<Q, SET>(rows.clone(), first, out, next) };
             next = None; // fetched once
         }
     }
@@ -194,7 +246,7 @@ impl<E: Element> Product<'_, E> {
     /// Q rows of `x`, `rows` of `y` and Q rows of `out` are within the slices.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn strip<const Q: usize>(
+    unsafe fn strip<const Q: usize, const SET: bool>(
         &self,
         rows: Range<usize>,
         first: usize,
@@ -214,9 +266,14 @@ impl<E: Element> Product<'_, E> {
         unsafe {
             let out = out.as_mut_ptr().add(first);
             let place = |q: usize, r: usize| out.wrapping_add(q * self.y_stride + r * LANES);
-            let mut sums: [[__m512; REGISTERS]; Q] = std::array::from_fn(|q| {
-                std::array::from_fn(|r| _mm512_maskz_loadu_ps(masks[r], place(q, r)))
-            });
+            let mut sums = [[_mm512_setzero_ps(); REGISTERS]; Q];
+            if !SET {
+                for (q, sums) in sums.iter_mut().enumerate() {
+                    for (r, sum) in sums.iter_mut().enumerate() {
+                        *sum = _mm512_maskz_loadu_ps(masks[r], place(q, r));
+                    }
+                }
+            }
             let mut x_place = self.x.as_ptr().add(rows.start);
             let mut y_place = self
                 .y
@@ -247,37 +304,55 @@ impl<E: Element> Product<'_, E> {
     }
 }
 
-/// Turns the scores of the slots seen into weights exp(score - max), zero elsewhere; gives maximum and striped sum.
+/// Turns the scores of the slots each of N queries sees into weights exp(score - max), zero elsewhere; gives maxima and
+/// striped sums.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn softmax(weights: &mut [f32; PAGE_POSITIONS], seen: Span, scale: f32) -> (f32, f32) {
+#[allow(clippy::needless_range_loop)] // the queries' registers are walked side by side
+fn softmax<const N: usize>(
+    weights: &mut [[f32; PAGE_POSITIONS]],
+    seen: &[Span],
+    scale: f32,
+    max: &mut [f32],
+    sum: &mut [f32],
+) {
+    let (weights, seen) = (&mut weights[..N], &seen[..N]);
+    let (max, sum) = (&mut max[..N], &mut sum[..N]);
     let bits = |slots: usize| 1_u64.unbounded_shl(slots as u32).wrapping_sub(1);
-    let seen = bits(seen.end) & !bits(seen.first);
-    if seen == 0 {
-        return (f32::NEG_INFINITY, 0.0);
-    }
     let minus_infinity = _mm512_set1_ps(f32::NEG_INFINITY);
-    let registers = weights.as_chunks_mut::<LANES>().0;
-    let mut scores = [minus_infinity; REGISTERS];
-    let mut max = minus_infinity;
-    for (r, (score, values)) in scores.iter_mut().zip(&*registers).enumerate() {
-        let mask = (seen >> (r * LANES)) as __mmask16;
-        // SAFETY: the array has sixteen elements.
-        let raw = unsafe { _mm512_loadu_ps(values.as_ptr()) };
-        *score = _mm512_mask_mul_ps(minus_infinity, mask, raw, _mm512_set1_ps(scale));
-        max = _mm512_max_ps(*score, max);
+    let mut scores = [[minus_infinity; REGISTERS]; N];
+    let mut greatest = [minus_infinity; N];
+    for n in 0..N {
+        let seen = bits(seen[n].end) & !bits(seen[n].first);
+        for (r, values) in weights[n].as_chunks::<LANES>().0.iter().enumerate() {
+            let mask = (seen >> (r * LANES)) as __mmask16;
+            // SAFETY: the array has sixteen elements.
+            let raw = unsafe { _mm512_loadu_ps(values.as_ptr()) };
+            scores[n][r] = _mm512_mask_mul_ps(minus_infinity, mask, raw, _mm512_set1_ps(scale));
+            greatest[n] = _mm512_max_ps(scores[n][r], greatest[n]);
+        }
     }
-    let max = _mm512_reduce_max_ps(max) + 0.0;
-    let mut sum = _mm256_setzero_ps();
-    for (score, values) in scores.into_iter().zip(registers) {
-        let weight = exp_below_zero(_mm512_sub_ps(score, _mm512_set1_ps(max)));
-        sum = _mm256_add_ps(sum, _mm512_castps512_ps256(weight));
-        sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps::<1>(weight));
-        // SAFETY: the array has sixteen elements.
-        unsafe { _mm512_storeu_ps(values.as_mut_ptr(), weight) };
+    for n in 0..N {
+        max[n] = _mm512_reduce_max_ps(greatest[n]) + 0.0;
     }
-    let mut stripes = [0.0; STRIPES];
-    // SAFETY: the array has eight elements.
-    unsafe { _mm256_storeu_ps(stripes.as_mut_ptr(), sum) };
-    (max, sum_stripes(stripes))
+    let mut stripes = [_mm256_setzero_ps(); N];
+    for r in 0..REGISTERS {
+        for n in 0..N {
+            let weight = exp_below_zero(_mm512_sub_ps(scores[n][r], _mm512_set1_ps(max[n])));
+            stripes[n] = _mm256_add_ps(stripes[n], _mm512_castps512_ps256(weight));
+            stripes[n] = _mm256_add_ps(stripes[n], _mm512_extractf32x8_ps::<1>(weight));
+            let values = &mut weights[n].as_chunks_mut::<LANES>().0[r];
+            // SAFETY: the array has sixteen elements.
+            unsafe { _mm512_storeu_ps(values.as_mut_ptr(), weight) };
+        }
+    }
+    for n in 0..N {
+        let mut lanes = [0.0; STRIPES];
+        // SAFETY: the array has eight elements.
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), stripes[n]) };
+        sum[n] = sum_stripes(lanes);
+        if seen[n].is_empty() {
+            (max[n], sum[n]) = (f32::NEG_INFINITY, 0.0);
+        }
+    }
 }

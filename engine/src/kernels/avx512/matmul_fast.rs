@@ -13,6 +13,9 @@ use crate::tensor::{Activations, PackedMatrix, Panel};
 
 /// Inputs per pass over a panel. Eight dot products in flight hide their latency; more gain nothing and cost spills.
 const TILE_INPUTS: usize = 8;
+/// How far ahead quants are fetched where a panel has several passes and so takes longer to multiply than to read. With
+/// one pass memory delivers at its best unasked.
+const AHEAD_BYTES: usize = 4096;
 /// Bytes of one group of four columns: `[16][4]`, one register.
 const QUAD_BYTES: usize = QUAD * PANEL_ROWS;
 /// Groups of four columns in a block.
@@ -143,8 +146,15 @@ fn tile<const N: usize, T: Copy, const GROUPS: usize, const MINIMUMS: bool>(
         input.scales = &x.scales[first..][..blocks];
         input.sums = &x.sums[first..][..blocks];
     }
+    let fetches = place.row == 0 && x.rows() > TILE_INPUTS;
     let mut sums = [_mm512_setzero_ps(); N];
     for b in 0..blocks {
+        if fetches {
+            for group in &quants[b] {
+                let ahead = group.as_ptr().cast::<i8>().wrapping_add(AHEAD_BYTES);
+                _mm_prefetch::<_MM_HINT_T0>(ahead);
+            }
+        }
         let dots = dots(&quants[b], inputs.map(|input| &input.quants[b]));
         let scale = widened(&scales[b]);
         for ((sum, dot), input) in sums.iter_mut().zip(dots).zip(inputs) {
