@@ -134,7 +134,7 @@ fn lies_of_others() -> Vec<Lie> {
         }),
         (
             "more time than it ran",
-            Layer::Count,
+            Layer::Clock,
             "of the 29999 it ran",
             |it| {
                 external(it, "prompt", "external")["wall_ns"] = json!(29_999);
@@ -176,13 +176,13 @@ fn lies_about_others() -> Vec<Lie> {
                 external(it, "prompt", "begin_external")["program"]["sha256"] = Value::Null;
             },
         ),
-        ("another build", Layer::Record, "program.sha256", |it| {
+        ("another build", Layer::Settings, "program.sha256", |it| {
             external(it, "prompt", "begin_external")["program"]["sha256"] = json!(sha256("other"));
         }),
-        ("another file", Layer::Record, "the model file", |it| {
+        ("another file", Layer::Settings, "the model file", |it| {
             external(it, "prompt", "begin_external")["program"]["arguments"][1] = json!("b.gguf");
         }),
-        ("another model", Layer::Record, "model_sha256", |it| {
+        ("another model", Layer::Settings, "model_sha256", |it| {
             external(it, "prompt", "begin_external")["model_sha256"] = json!(sha256("other"));
         }),
         ("a failure", Layer::Record, "complete", |it| {
@@ -320,21 +320,26 @@ fn lies_of_ours() -> Vec<Lie> {
 /// Lies about how our arms ran.
 fn lies_about_settings() -> Vec<Lie> {
     vec![
-        ("other settings", Layer::Record, "settings", |it| {
+        ("other settings", Layer::Settings, "settings", |it| {
             everywhere(it, &["fak-unshared"], "begin", 0, |line| {
                 line["settings"]["threads"] = json!(1);
             });
         }),
-        ("more threads", Layer::Record, "settings.threads", |it| {
+        ("more threads", Layer::Settings, "settings.threads", |it| {
             everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
                 line["settings"]["threads"] = json!(4);
             });
         }),
-        ("a larger pool", Layer::Record, "settings.kv_pages", |it| {
-            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
-                line["settings"]["kv_pages"] = json!(65);
-            });
-        }),
+        (
+            "a larger pool",
+            Layer::Settings,
+            "settings.kv_pages",
+            |it| {
+                everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                    line["settings"]["kv_pages"] = json!(65);
+                });
+            },
+        ),
         (
             "smaller chunks",
             Layer::Record,
