@@ -157,6 +157,7 @@ fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Noteb
     let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
     for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
         figures::alike(trace, first, trace, notes);
         figures::as_asked(trace, run, notes);
         let (shares, declared) = (
@@ -169,11 +170,13 @@ fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Noteb
             &shares,
             &declared,
         );
+        notes.turn_to(None);
         let reference = of_cell.entry(&trace.begin.cell).or_insert(trace);
         figures::asks_alike(trace, Some(reference), notes);
     }
     for (name, trace) in &traces.external {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin_external`
         let (found, expected) = (&trace.model_sha256, &first.begin.model_sha256);
         notes.same(Layer::Settings, "model_sha256", found, expected);
         let mut others = traces.external.values();

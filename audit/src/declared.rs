@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::format;
-use crate::notebook::{Layer, Notebook, quote};
+use crate::notebook::{Layer, Notebook, brief};
 use crate::oracle::LADDER;
 use crate::toml;
 
@@ -80,7 +80,7 @@ impl Comparison<'_> {
 
     fn value(&mut self, path: &str, key: &str, written: Option<&Value>, resolved: Option<&Value>) {
         if BY_ARM.contains(&path) {
-            return self.by_arm(path, written, resolved);
+            return self.by_arm(path, key, written, resolved);
         }
         let nested = |value: Option<&Value>| value.is_none_or(Value::is_object);
         if nested(written) && nested(resolved) {
@@ -109,7 +109,7 @@ impl Comparison<'_> {
     }
 
     /// Repetitions, where an arm has no own, are `reps`; so they are where the command line says how many.
-    fn by_arm(&mut self, path: &str, written: Option<&Value>, resolved: Option<&Value>) {
+    fn by_arm(&mut self, path: &str, key: &str, written: Option<&Value>, resolved: Option<&Value>) {
         let arms = resolved.and_then(Value::as_object).into_iter().flatten();
         for (arm, number) in arms {
             let stated = written.and_then(|by_arm| by_arm.get(arm));
@@ -118,7 +118,7 @@ impl Comparison<'_> {
                 self.notes.recomputed("envelope values", 1);
             } else {
                 let expected = stated.or(of_all);
-                self.differs(&format!("{path}.{arm}"), arm, expected, Some(number));
+                self.differs(&format!("{path}.{arm}"), key, expected, Some(number));
             }
         }
     }
@@ -128,8 +128,7 @@ impl Comparison<'_> {
         let line = self.text.lines().position(is_key);
         self.notes.turn_to(line.map(|line| line as u64 + 1));
         let words = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
-        let (expected, found) = (words(expected), words(found));
-        let (expected, found) = (quote(&expected), quote(&found));
+        let (expected, found) = (brief(words(expected)), brief(words(found)));
         let message = format!("{path} is {expected} here or by default, envelope.json has {found}");
         self.notes.broken(Layer::Declared, message);
     }

@@ -11,7 +11,7 @@ use crate::envelope::{Envelope, Plan};
 use crate::hash;
 use crate::identity;
 use crate::line::{End, Settings};
-use crate::notebook::{Layer, Notebook, quote};
+use crate::notebook::{Layer, Notebook, brief, quote};
 use crate::oracle::Cache;
 use crate::possible;
 use crate::ratios;
@@ -89,9 +89,11 @@ pub(crate) fn check(
     let longest = ended.max_by_key(|trace| trace.inputs_sha256.len());
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
         let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
         alike(trace, first, of_arm.unwrap_or(first), notes);
         as_asked(trace, &envelope.run, notes);
+        notes.turn_to(None);
         asks_alike(trace, longest, notes);
     }
     possible::check(record, traces, notes);
@@ -353,6 +355,11 @@ fn totals(arm: &str, ends: &[&End], first: &Trace, notes: &mut Notebook) -> Map<
 
 /// Notes every leaf of `expected` that `found` does not have.
 pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+    let layer = if path.starts_with("identity") {
+        Layer::Identity
+    } else {
+        Layer::Record
+    };
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
             for (key, expected) in expected {
@@ -369,22 +376,14 @@ pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut N
         (Value::Array(found), Value::Array(expected)) => {
             let (found, expected) = (found.len(), expected.len());
             let message = format!("the number of {path} is {found}, expected {expected}");
-            notes.broken_at(Layer::Record, path, message);
+            notes.broken_at(layer, path, message);
         }
-        _ => {
-            let of_identity = path.starts_with("identity");
-            let layer = if of_identity {
-                Layer::Identity
-            } else {
-                Layer::Record
-            };
-            if found != expected {
-                let (found, expected) = (found.to_string(), expected.to_string());
-                let (found, expected) = (quote(&found), quote(&expected));
-                let message = format!("{path} is {found}, the traces give {expected}");
-                notes.broken_at(layer, path, message);
-            }
+        _ if found != expected => {
+            let (found, expected) = (brief(found.to_string()), brief(expected.to_string()));
+            let message = format!("{path} is {found}, the traces give {expected}");
+            notes.broken_at(layer, path, message);
         }
+        _ => {}
     }
 }
 

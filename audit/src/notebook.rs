@@ -219,7 +219,11 @@ impl Notebook {
 
 /// A value as it may stand in a message: escaped, and cut where it grows long.
 pub(crate) fn quote<T: Debug + ?Sized>(value: &T) -> String {
-    let text = format!("{value:?}");
+    brief(format!("{value:?}"))
+}
+
+/// JSON as it may stand in a message: cut where it grows long.
+pub(crate) fn brief(text: String) -> String {
     match text.char_indices().nth(QUOTE_CHARS) {
         Some((byte, _)) => format!("{}...", &text[..byte]),
         None => text,

@@ -14,8 +14,10 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
         let settings = &trace.begin.settings;
+        notes.turn_to(Some(1)); // `begin`
         check_settings(settings, &record.machine, notes);
         if let Some(end) = &trace.end {
+            notes.turn_to(Some(trace.lines));
             check_memory(end, settings, &record.machine, notes);
             if let Some(numbers) = &record.model.numbers {
                 check_pages(end, trace, numbers, notes);

@@ -52,7 +52,8 @@ pub(crate) struct Trace {
     pub(crate) computed: BTreeMap<u64, u64>,
     /// Rows and nanoseconds of the steps a cell times.
     pub(crate) timed: (u64, u64),
-    /// When its last line was written.
+    /// How many lines it has, and when the last was written.
+    pub(crate) lines: u64,
     pub(crate) last_t_ns: u64,
     /// Positions whose keys and values the cache held at its fullest, at least.
     pub(crate) held_positions: u64,
@@ -69,6 +70,7 @@ struct Reader<'a> {
     asked: &'a Asked<'a>,
     cache: Cache,
     demands: Demands<'a>,
+    lines: u64,
     last_t_ns: u64,
     /// When the last `request` or `step` line was written: the next step began no earlier.
     step_floor_t_ns: u64,
@@ -107,6 +109,7 @@ pub(crate) fn read(
         asked,
         cache,
         demands,
+        lines: 0,
         last_t_ns: 0,
         step_floor_t_ns: 0,
         begin: None,
@@ -151,6 +154,7 @@ impl Reader<'_> {
         }
         let t_ns = line.t_ns;
         self.last_t_ns = t_ns;
+        self.lines += 1;
         *notes.asserted.entry("clock times").or_default() += 1;
         match line.body {
             Body::Begin(begin) => self.begin(begin, notes),
@@ -368,6 +372,7 @@ impl Reader<'_> {
             inputs_sha256: self.transcripts.inputs_sha256(),
             outputs: self.transcripts.into_outputs(),
             timed: self.demands.timed(),
+            lines: self.lines,
             last_t_ns: self.last_t_ns,
             computed: self.computed,
             held_positions: self.held_positions,
