@@ -10,8 +10,8 @@ pub(crate) fn line(text: &str, path: &str) -> Option<u64> {
         wanted: path,
     };
     let found = scanner.value("")?;
-    let before = &scanner.bytes[..found];
-    Some(1 + before.iter().filter(|byte| **byte == b'\n').count() as u64)
+    let before = scanner.bytes[..found].split(|byte| *byte == b'\n');
+    Some(before.count() as u64)
 }
 
 struct Scanner<'a> {

@@ -172,7 +172,7 @@ impl Reader<'_> {
             Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
             Body::Prefill(prefill) => self.prefill(&prefill, t_ns, notes)?,
             Body::Step(step) => self.step(&step, t_ns, notes),
-            Body::Finish(finish) => self.finish(finish, t_ns, notes)?,
+            Body::Finish(finish) => self.finish(&finish, t_ns, notes)?,
             Body::Error(failure) => {
                 let said = !failure.message.is_empty();
                 notes.check(Layer::Format, said, || "message is empty".to_owned());

@@ -7,7 +7,7 @@ mod fixture;
 
 use audit::{Layer, audit_run};
 use fixture::cells::{REPS, run, stem};
-use fixture::{Fixture, ids_sha256, leaves, lie, sha256};
+use fixture::{Fixture, ids_sha256, leaves, lie, sha256, simulate};
 use serde_json::{Value, json};
 
 fn audited(fixture: &Fixture) -> audit::Report {
@@ -220,16 +220,16 @@ fn later(fixture: &mut Fixture, name: &str, (kind, count): (&str, usize), by_ns:
 
 /// Lies that the clock of the trace gives away.
 fn lies_about_time() -> Vec<Lie> {
-    let count = Layer::Count;
+    let clock = Layer::Clock;
     vec![
-        ("steps that count double", count, "its clock leaves", |it| {
+        ("steps that count double", clock, "its clock leaves", |it| {
             for line in it.lines(&stem("fleet", "fak", 0), "step") {
                 line["wall_ns"] = json!(2 * line["wall_ns"].as_u64().unwrap());
             }
         }),
         (
             "a prompt that counts double",
-            count,
+            clock,
             "its clock leaves",
             |it| {
                 let name = stem("prompt", "fak", 0);
@@ -239,18 +239,18 @@ fn lies_about_time() -> Vec<Lie> {
         ),
         (
             "time between steps",
-            count,
+            clock,
             "of the 1000010003 they stand in",
             |it| {
                 later(it, &stem("fleet", "fak", 0), ("step", 3), 1_000_000_000);
             },
         ),
-        ("time before the only step", count, "they stand in", |it| {
+        ("time before the only step", clock, "they stand in", |it| {
             later(it, &stem("prompt", "fak", 0), ("request", 1), 1_000_000_000);
         }),
         (
             "a program that outlasts its trace",
-            count,
+            clock,
             "its clock leaves 1000001",
             |it| {
                 external(it, "prompt", "external")["wall_ns"] = json!(1_000_002);
@@ -298,11 +298,13 @@ fn lies_of_ours() -> Vec<Lie> {
         (
             "agents that begin alike",
             Layer::Prompt,
-            "begins with id 10",
+            "begins with id",
             |it| {
                 everywhere(it, &["fak", "fak-unshared"], "request", 1, |line| {
-                    line["append"] = json!([10]);
-                    line["prompt_sha256"] = json!(ids_sha256(&[1, 2, 3, 10]));
+                    let append = simulate::own(0, 0, 1);
+                    let prompt = [simulate::prefix(3), append.clone()].concat();
+                    line["append"] = json!(append);
+                    line["prompt_sha256"] = json!(ids_sha256(&prompt));
                 });
             },
         ),
@@ -342,7 +344,7 @@ fn lies_about_settings() -> Vec<Lie> {
         ),
         (
             "smaller chunks",
-            Layer::Record,
+            Layer::Settings,
             "settings.chunk_tokens",
             |it| {
                 everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
@@ -352,7 +354,7 @@ fn lies_about_settings() -> Vec<Lie> {
         ),
         (
             "sharing that is not declared",
-            Layer::Format,
+            Layer::Settings,
             "shared_attention",
             |it| {
                 everywhere(it, &["fak-unshared"], "begin", 0, |line| {

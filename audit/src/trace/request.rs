@@ -273,21 +273,21 @@ impl Reader<'_> {
 
     pub(super) fn finish(
         &mut self,
-        finish: Finish,
+        finish: &Finish,
         t_ns: u64,
         notes: &mut Notebook,
     ) -> Result<(), String> {
         self.hold(finish.ids.len())?;
-        self.demands.finish(&finish, notes);
+        self.demands.finish(finish, notes);
         let batched = self.batched();
         let length = finish.ids.len() as u64;
         at_stage(&mut self.requests, &finish.request, Stage::Prefilled)?
-            .check_output(&finish, t_ns, batched, notes);
+            .check_output(finish, t_ns, batched, notes);
         self.count_held(Some((&finish.request, length.saturating_sub(1))));
         let Some(asking) = self.requests.remove(&finish.request) else {
             return Ok(()); // it was there two lines above
         };
-        self.keep(asking, &finish);
+        self.keep(asking, finish);
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill

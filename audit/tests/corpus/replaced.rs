@@ -21,14 +21,14 @@ pub(crate) struct Replaced {
 
 /// Two anchored runs, `tiny/one` and `tiny/two`.
 pub(crate) fn publish(results: &Path) {
-    let mut index = String::new();
-    for (name, arms) in [("tiny/one", ["fused"]), ("tiny/two", ["naive"])] {
+    let line = |(name, arm): (&str, &str)| {
         let dir = results.join(name);
-        Fixture::new(&arms, 1).write(&dir);
+        Fixture::new(&[arm], 1).write(&dir);
         let digest = sha256(fs::read(dir.join("SHA256SUMS")).unwrap());
-        index += &format!("{digest}  {name}\n");
-    }
-    fs::write(results.join("INDEX"), index).unwrap();
+        format!("{digest}  {name}\n")
+    };
+    let index = [("tiny/one", "fused"), ("tiny/two", "naive")].map(line);
+    fs::write(results.join("INDEX"), index.concat()).unwrap();
 }
 
 /// Every lie that only the anchor catches.
@@ -50,9 +50,7 @@ pub(crate) fn rows() -> Vec<Replaced> {
             word: "the SHA-256 of tiny/one/SHA256SUMS",
             tell: |results| {
                 let mut other = Fixture::new(&["fused"], 1);
-                for pointer in ["/arms/fused/samples/0/load_ns"] {
-                    other.set(pointer, json!(6));
-                }
+                other.set("/arms/fused/samples/0/load_ns", json!(6));
                 other.lines("fused-0", "end")[0]["load_ns"] = json!(6);
                 other.write(&results.join("tiny/one"));
             },

@@ -37,7 +37,7 @@ pub(crate) static LEFT_TO_REPLAY: &[Forgery] = &[
         "logit hashes",
         |it| {
             change_answers(it, "a0-t1", |finish| {
-                finish["logits_sha256"] = json!(sha256("lie"))
+                finish["logits_sha256"] = json!(sha256("lie"));
             });
         },
     ),

@@ -18,7 +18,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "settings.kv_pages",
         |it| {
             everywhere(it, "begin", 0, |line| {
-                line["settings"]["kv_pages"] = json!(128)
+                line["settings"]["kv_pages"] = json!(128);
             });
         },
     ),
@@ -29,7 +29,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "settings is",
         |it| {
             everywhere(it, "begin", 0, |line| {
-                line["settings"]["threads"] = json!(4)
+                line["settings"]["threads"] = json!(4);
             });
         },
     ),
@@ -54,7 +54,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "settings.mode",
         |it| {
             everywhere(it, "begin", 0, |line| {
-                line["settings"]["mode"] = json!("fast")
+                line["settings"]["mode"] = json!("fast");
             });
         },
     ),
@@ -109,7 +109,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "model_sha256",
         |it| {
             everywhere(it, "begin", 0, |line| {
-                line["model_sha256"] = json!(sha256("other"))
+                line["model_sha256"] = json!(sha256("other"));
             });
         },
     ),
@@ -138,7 +138,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "settings.greedy",
         |it| {
             everywhere(it, "begin", 0, |line| {
-                line["settings"]["greedy"] = json!(false)
+                line["settings"]["greedy"] = json!(false);
             });
         },
     ),
