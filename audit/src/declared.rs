@@ -23,7 +23,7 @@ const REPLACEABLE: [&str; 6] = [
 /// Numbers by arm; an arm that the command line leaves out loses its.
 const BY_ARM: [&str; 2] = ["run.arm_reps", "run.arm_turns"];
 
-/// Compares the two; whatever the command line may have replaced is tallied and not judged.
+/// Compares the two; whatever the command line may have replaced is named and not judged.
 pub(crate) fn check(dir: &Path, notes: &mut Notebook) {
     let resolved: Option<Value> = format::read(dir, "envelope.json", &mut Notebook::default());
     let (Some(text), Some(resolved)) = (format::text(dir, "envelope.toml", notes), resolved) else {
@@ -37,8 +37,10 @@ pub(crate) fn check(dir: &Path, notes: &mut Notebook) {
             return notes.not_checked.push(what);
         }
     };
+    let arms = resolved.pointer("/run/arms").and_then(Value::as_array);
     let mut comparison = Comparison {
         text: &text,
+        arms: arms.map_or(&[], Vec::as_slice),
         reps: resolved.pointer("/run/reps"),
         notes,
         replaced: Vec::new(),
@@ -54,7 +56,8 @@ pub(crate) fn check(dir: &Path, notes: &mut Notebook) {
 
 struct Comparison<'a> {
     text: &'a str,
-    /// Resolved repetitions of every arm.
+    /// Resolved arms, and repetitions of each.
+    arms: &'a [Value],
     reps: Option<&'a Value>,
     notes: &'a mut Notebook,
     /// Paths that differ and may.
@@ -110,15 +113,16 @@ impl Comparison<'_> {
 
     /// Repetitions, where an arm has no own, are `reps`; so they are where the command line says how many.
     fn by_arm(&mut self, path: &str, key: &str, written: Option<&Value>, resolved: Option<&Value>) {
-        let arms = resolved.and_then(Value::as_object).into_iter().flatten();
-        for (arm, number) in arms {
+        let arms = self.arms;
+        for arm in arms.iter().filter_map(Value::as_str) {
             let stated = written.and_then(|by_arm| by_arm.get(arm));
+            let number = resolved.and_then(|by_arm| by_arm.get(arm));
             let of_all = self.reps.filter(|_| path == BY_ARM[0]);
-            if stated == Some(number) || of_all == Some(number) {
+            if stated == number || (number.is_some() && of_all == number) {
                 self.notes.recomputed("envelope values", 1);
             } else {
-                let expected = stated.or(of_all);
-                self.differs(&format!("{path}.{arm}"), key, expected, Some(number));
+                let path = format!("{path}.{arm}");
+                self.differs(&path, key, stated.or(of_all), number);
             }
         }
     }

@@ -181,6 +181,16 @@ pub(crate) static DECLARATIONS: &[Forgery] = &[
         },
     ),
     told(
+        "an arm that was to play fewer turns",
+        Declared,
+        ("envelope.toml", "arm_turns"),
+        "run.arm_turns.naive is 1",
+        |it| {
+            let turns = "threads = 2\narm_turns = { naive = 1 }";
+            it.written = it.written.replace("threads = 2", turns);
+        },
+    ),
+    told(
         "an arm's repetitions beside the question",
         Declared,
         ("envelope.toml", "arm_reps"),
