@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::envelope::{Plan, Work, check_positive};
 use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook, quote};
+use crate::seeded::{Seeded, check_seeded};
 use crate::trace::Counters;
 
 /// Cells of one envelope, and positions or agents of one cell, an auditor is ready to follow.
@@ -24,8 +25,7 @@ pub(crate) struct EngineWork {
     kind: String,
     pub(crate) cells: Vec<Cell>,
     limit_s: u64,
-    #[serde(rename = "seed")]
-    _seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// One piece of work.
@@ -125,6 +125,7 @@ impl Cell {
 /// Checks one trace against its cell.
 pub(crate) struct CellDemands<'a> {
     cell: &'a Cell,
+    seeded: Seeded,
     texts: u64,
     finished: u64,
     last_turn: bool,
@@ -137,9 +138,10 @@ pub(crate) struct CellDemands<'a> {
 }
 
 impl<'a> CellDemands<'a> {
-    pub(crate) fn new(cell: &'a Cell) -> Self {
+    pub(crate) fn new(cell: &'a Cell, seed: u64) -> Self {
         Self {
             cell,
+            seeded: Seeded::new(seed),
             texts: 0,
             finished: 0,
             last_turn: false,
@@ -155,6 +157,8 @@ impl<'a> CellDemands<'a> {
         let stated = (self.texts, ids.len() as u64);
         let what = "texts stated, and ids of the shared text";
         notes.same(Layer::Prompt, what, &stated, &(1, self.cell.shared));
+        let given = self.seeded.is_prefix(ids);
+        check_seeded(given, ids.len(), notes);
     }
 
     pub(crate) fn request(
@@ -195,6 +199,8 @@ impl<'a> CellDemands<'a> {
                 format!("append begins with id {first} as another agent's does")
             });
         }
+        let given = self.seeded.is_own(*agent, *turn, &request.append);
+        check_seeded(given, request.append.len(), notes);
         if turn + 1 == cell.turns() {
             let ready = *turn == 0 || self.last_turn || self.finished == cell.agents;
             notes.check(Layer::Prompt, ready, || {
@@ -206,21 +212,13 @@ impl<'a> CellDemands<'a> {
 
     /// Counts a step if it is one of those that are timed; `window` is the time it can have taken.
     pub(crate) fn step(&mut self, step: &Step, window: (u64, u64), notes: &mut Notebook) {
-        let (floor_t_ns, t_ns) = window;
-        let most_ns = t_ns.saturating_sub(floor_t_ns);
-        notes.check(Layer::Count, step.wall_ns <= most_ns, || {
-            format!(
-                "the step says {} ns, its clock leaves {most_ns}",
-                step.wall_ns
-            )
-        });
         let decode = self.cell.is_decode();
         if !self.last_turn || (step.phase == "decode") != decode {
             return;
         }
         self.rows = self.rows.saturating_add(step.rows);
         self.timed_ns = self.timed_ns.saturating_add(step.wall_ns);
-        self.window.get_or_insert(window).1 = t_ns;
+        self.window.get_or_insert(window).1 = window.1;
         notes.check(
             Layer::Count,
             !decode || step.rows == self.cell.agents,
@@ -256,7 +254,7 @@ impl<'a> CellDemands<'a> {
         let around_ns = end.saturating_sub(start);
         // Three quarters, in whole numbers that cannot overflow.
         let least_ns = around_ns.saturating_sub(SET_ASIDE_NS) / 4 * 3;
-        notes.check(Layer::Count, self.timed_ns >= least_ns, || {
+        notes.check(Layer::Clock, self.timed_ns >= least_ns, || {
             format!(
                 "the timed steps say {} ns of the {around_ns} they stand in",
                 self.timed_ns

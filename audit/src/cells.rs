@@ -14,6 +14,7 @@ use crate::hash;
 use crate::identity;
 use crate::needs::{Grounds, needs};
 use crate::notebook::{Layer, Notebook, quote};
+use crate::possible;
 use crate::record::{CellRatio, CellSample, Divergence, Identity, Record};
 use crate::statistics::{interval, median, median_integer, rounded, verdict};
 use crate::trace::Trace;
@@ -107,9 +108,9 @@ pub(crate) fn check(
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
-    notes.check(Layer::Record, !record.sittings.is_empty(), || {
-        "sittings is empty".to_owned()
-    });
+    if record.sittings.is_empty() {
+        notes.broken_at(Layer::Record, "sittings", "sittings is empty");
+    }
     let Some(numbers) = record.model.numbers.as_ref().filter(|it| it.check(notes)) else {
         notes.broken(Layer::Record, "model.numbers is missing or no use");
         return None;
@@ -119,6 +120,8 @@ pub(crate) fn check(
         return None;
     };
     let settings = &first.begin.settings;
+    possible::check(record, &traces.own, notes);
+    notes.open("run.json");
     let run = Run {
         envelope,
         traces,
@@ -154,6 +157,7 @@ fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Noteb
     let mut of_cell: BTreeMap<&Option<String>, &Trace> = BTreeMap::new();
     for (name, trace) in &traces.own {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
         figures::alike(trace, first, trace, notes);
         figures::as_asked(trace, run, notes);
         let (shares, declared) = (
@@ -161,18 +165,20 @@ fn check_alike(traces: &CellTraces, first: &Trace, run: &Plan, notes: &mut Noteb
             trace.begin.arm == OURS,
         );
         notes.same(
-            Layer::Format,
+            Layer::Settings,
             "settings.shared_attention",
             &shares,
             &declared,
         );
+        notes.turn_to(None);
         let reference = of_cell.entry(&trace.begin.cell).or_insert(trace);
         figures::asks_alike(trace, Some(reference), notes);
     }
     for (name, trace) in &traces.external {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin_external`
         let (found, expected) = (&trace.model_sha256, &first.begin.model_sha256);
-        notes.same(Layer::Record, "model_sha256", found, expected);
+        notes.same(Layer::Settings, "model_sha256", found, expected);
         let mut others = traces.external.values();
         let of_name =
             others.find(|it| it.program.name == trace.program.name && it.program.sha256.is_some());
@@ -222,7 +228,7 @@ impl Run<'_> {
     fn head(&self, first: &Trace, notes: &mut Notebook) -> Value {
         let (run, settings) = (&self.envelope.run, &first.begin.settings);
         let obeyed = run.kernels == "auto" || run.kernels == settings.kernels;
-        notes.check(Layer::Record, obeyed, || {
+        notes.check(Layer::Settings, obeyed, || {
             let (asked, effective) = (quote(&run.kernels), quote(&settings.kernels));
             format!("requested kernels {asked}, but the traces ran {effective}")
         });

@@ -41,7 +41,7 @@ pub(crate) fn read(
         };
         notes.same(Layer::Chain, "seq", &line.seq, &seq);
         notes.same(Layer::Chain, "prev", &line.prev, &prev);
-        notes.check(Layer::Chain, line.t_ns >= last_t_ns, || {
+        notes.check(Layer::Clock, line.t_ns >= last_t_ns, || {
             format!(
                 "t_ns is {}, before the {last_t_ns} of the line above",
                 line.t_ns

@@ -49,8 +49,7 @@ pub(crate) struct Workload {
     pub(crate) decode: u64,
     pub(crate) result: u64,
     workers: u64,
-    #[serde(rename = "seed")]
-    _seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// Which arms, how often, with what.

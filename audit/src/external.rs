@@ -76,7 +76,7 @@ impl ExternalTrace {
     pub(crate) fn check_alike(&self, first: &Self, of_name: Option<&Self>, notes: &mut Notebook) {
         let model = |it: &Self| it.program.arguments.get(1).cloned();
         let what = "the model file among program.arguments";
-        notes.same(Layer::Record, what, &model(self), &model(first));
+        notes.same(Layer::Settings, what, &model(self), &model(first));
         let Some(of_name) = of_name.filter(|_| self.program.sha256.is_some()) else {
             return;
         };
@@ -90,7 +90,7 @@ impl ExternalTrace {
             ),
             ("program.version", &found.version, &expected.version),
         ] {
-            notes.same(Layer::Record, what, found, expected);
+            notes.same(Layer::Settings, what, found, expected);
         }
     }
 }
@@ -133,17 +133,18 @@ impl Reading {
                 notes.check(Layer::Format, digest, || {
                     "a program without a digest measured something".to_owned()
                 });
-                let measured = measurement(cell, &external.output).map_err(|problem| {
-                    format!("output is not the answer for the cell: {problem}")
-                })?;
-                notes.check(Layer::Count, external.wall_ns >= measured.1, || {
+                let no_answer = |why| format!("output is not the answer for the cell: {why}");
+                let answer = answer(cell, &external.output).map_err(no_answer)?;
+                let measured = measurement(cell, &answer).map_err(no_answer)?;
+                check_obeyed(&answer, asked.arm, threads, notes);
+                notes.check(Layer::Clock, external.wall_ns >= measured.1, || {
                     format!(
                         "the program says {} ns of the {} it ran",
                         measured.1, external.wall_ns
                     )
                 });
                 let most_ns = line.t_ns.saturating_sub(self.begun_t_ns);
-                notes.check(Layer::Count, external.wall_ns <= most_ns, || {
+                notes.check(Layer::Clock, external.wall_ns <= most_ns, || {
                     format!(
                         "the program ran {} ns, its clock leaves {most_ns}",
                         external.wall_ns
@@ -270,8 +271,20 @@ fn arguments(cell: &Cell, threads: u64, fused: bool, model: &str) -> String {
     )
 }
 
-/// Tokens and nanoseconds of the program's answer.
-fn measurement(cell: &Cell, output: &str) -> Result<(u64, u64), String> {
+/// The program ran with the settings it was asked for, where its answer tells.
+fn check_obeyed(answer: &Value, arm: &str, threads: u64, notes: &mut Notebook) {
+    let fused = u64::from(flash_attention(arm).unwrap_or_default());
+    for (field, asked) in [("n_threads", threads), ("flash_attn", fused)] {
+        let effective = answer.get(field).map_or(Some(asked), Value::as_u64);
+        notes.check(Layer::Settings, effective == Some(asked), || {
+            let effective = quote(&answer[field].to_string());
+            format!("the program says {field} {effective}, asked was {asked}")
+        });
+    }
+}
+
+/// The one measurement in the program's output, if it is of the cell.
+fn answer(cell: &Cell, output: &str) -> Result<Value, String> {
     let (answer, asked) = if is_batched(cell) {
         let line = output.lines().find(|line| line.starts_with('{'));
         let asked = [
@@ -299,6 +312,11 @@ fn measurement(cell: &Cell, output: &str) -> Result<(u64, u64), String> {
             ));
         }
     }
+    Ok(answer)
+}
+
+/// Tokens and nanoseconds of the program's answer.
+fn measurement(cell: &Cell, answer: &Value) -> Result<(u64, u64), String> {
     let (tokens, timed_ns) = if is_batched(cell) {
         let seconds = answer["t_tg"].as_f64().unwrap_or_default();
         (cell.tokens(), (seconds * 1e9).round() as u64)

@@ -11,8 +11,9 @@ use crate::envelope::{Envelope, Plan};
 use crate::hash;
 use crate::identity;
 use crate::line::{End, Settings};
-use crate::notebook::{Layer, Notebook, quote};
+use crate::notebook::{Layer, Notebook, brief, quote};
 use crate::oracle::Cache;
+use crate::possible;
 use crate::ratios;
 use crate::record::{Identity, Record, Sample};
 use crate::statistics::{median_integer, rounded};
@@ -88,21 +89,23 @@ pub(crate) fn check(
     let longest = ended.max_by_key(|trace| trace.inputs_sha256.len());
     for (name, trace) in traces {
         notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
         let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
         alike(trace, first, of_arm.unwrap_or(first), notes);
         as_asked(trace, &envelope.run, notes);
+        notes.turn_to(None);
         asks_alike(trace, longest, notes);
     }
+    possible::check(record, traces, notes);
     notes.open("run.json");
     check_order(record, traces.keys(), notes);
     let stray = record.cells.is_some() || record.model.numbers.is_some();
     notes.check(Layer::Record, !stray, || {
         "cells and model.numbers belong to runs of cells".to_owned()
     });
-    let has_sitting = !record.sittings.is_empty();
-    notes.check(Layer::Record, has_sitting, || {
-        "sittings is empty".to_owned()
-    });
+    if record.sittings.is_empty() {
+        notes.broken_at(Layer::Record, "sittings", "sittings is empty");
+    }
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
@@ -119,13 +122,11 @@ pub(crate) fn check(
         return None;
     };
     let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
-    notes.check(Layer::Record, same_arms, || {
-        format!(
-            "arms are {}, expected {}",
-            quote(&keys(&found["arms"])),
-            quote(&envelope.run.arms)
-        )
-    });
+    if !same_arms {
+        let (found, expected) = (quote(&keys(&found["arms"])), quote(&envelope.run.arms));
+        let message = format!("arms are {found}, expected {expected}");
+        notes.broken_at(Layer::Record, "arms", message);
+    }
     compare("", &found, &expected, notes);
     let compared = leaves(&expected);
     notes.recomputed("figures of run.json", compared);
@@ -138,7 +139,7 @@ pub(crate) fn check(
 fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
     let (run, settings) = (&arms.envelope.run, &first.begin.settings);
     let obeyed = run.kernels == "auto" || run.kernels == settings.kernels;
-    notes.check(Layer::Record, obeyed, || {
+    notes.check(Layer::Settings, obeyed, || {
         let (asked, effective) = (quote(&run.kernels), quote(&settings.kernels));
         format!("requested kernels {asked}, but the traces ran {effective}")
     });
@@ -172,13 +173,13 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
 pub(crate) fn alike(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut Notebook) {
     let (begin, other) = (&trace.begin, &first.begin);
     notes.same(
-        Layer::Record,
+        Layer::Settings,
         "model_sha256",
         &begin.model_sha256,
         &other.model_sha256,
     );
     let (ours, theirs) = (&begin.tokenizer_sha256, &other.tokenizer_sha256);
-    notes.same(Layer::Record, "tokenizer_sha256", ours, theirs);
+    notes.same(Layer::Settings, "tokenizer_sha256", ours, theirs);
     let policy = begin.settings.clone();
     let expected = Settings {
         cache: policy.cache,
@@ -186,7 +187,7 @@ pub(crate) fn alike(trace: &Trace, first: &Trace, of_arm: &Trace, notes: &mut No
         shared_attention: of_arm.begin.settings.shared_attention,
         ..other.settings.clone()
     };
-    notes.same(Layer::Record, "settings", &begin.settings, &expected);
+    notes.same(Layer::Settings, "settings", &begin.settings, &expected);
 }
 
 /// A trace of ours ran with what the envelope gives every arm.
@@ -201,7 +202,7 @@ pub(crate) fn as_asked(trace: &Trace, run: &Plan, notes: &mut Notebook) {
         ),
         ("settings.kv_pages", settings.kv_pages, run.kv_pages),
     ] {
-        notes.same(Layer::Record, what, &found, &asked);
+        notes.same(Layer::Settings, what, &found, &asked);
     }
 }
 
@@ -227,13 +228,11 @@ pub(crate) fn check_order<'t>(
     order.sort_unstable();
     let mut expected: Vec<&String> = traces.collect();
     expected.sort_unstable();
-    notes.check(Layer::Record, order == expected, || {
-        format!(
-            "order is {}, expected every trace once: {}",
-            quote(&order),
-            quote(&expected)
-        )
-    });
+    if order != expected {
+        let (found, expected) = (quote(&order), quote(&expected));
+        let message = format!("order is {found}, expected every trace once: {expected}");
+        notes.broken_at(Layer::Record, "order", message);
+    }
 }
 
 /// What run.json must say of one arm.
@@ -356,6 +355,11 @@ fn totals(arm: &str, ends: &[&End], first: &Trace, notes: &mut Notebook) -> Map<
 
 /// Notes every leaf of `expected` that `found` does not have.
 pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+    let layer = if path.starts_with("identity") {
+        Layer::Identity
+    } else {
+        Layer::Record
+    };
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
             for (key, expected) in expected {
@@ -370,25 +374,16 @@ pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut N
             }
         }
         (Value::Array(found), Value::Array(expected)) => {
-            let what = format!("the number of {path}");
-            notes.same(Layer::Record, &what, &found.len(), &expected.len());
+            let (found, expected) = (found.len(), expected.len());
+            let message = format!("the number of {path} is {found}, expected {expected}");
+            notes.broken_at(layer, path, message);
         }
-        _ => {
-            let of_identity = path.starts_with("identity");
-            let layer = if of_identity {
-                Layer::Identity
-            } else {
-                Layer::Record
-            };
-            notes.check(layer, found == expected, || {
-                let (found, expected) = (found.to_string(), expected.to_string());
-                format!(
-                    "{path} is {}, the traces give {}",
-                    quote(&found),
-                    quote(&expected)
-                )
-            });
+        _ if found != expected => {
+            let (found, expected) = (brief(found.to_string()), brief(expected.to_string()));
+            let message = format!("{path} is {found}, the traces give {expected}");
+            notes.broken_at(layer, path, message);
         }
+        _ => {}
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading small JSON files strictly: bounded size, UTF-8, no field unknown, missing or stated twice.
+//! Reading small files strictly: bounded size, UTF-8, no field unknown, missing or stated twice.
 //!
 //! Not here: traces, which are read line by line (`trace`), and what the values mean.
 
@@ -14,11 +14,25 @@ use serde::{Deserialize, Deserializer};
 
 use crate::notebook::{Layer, Notebook};
 
-/// Bytes an envelope.json or run.json may have; real ones have thousands.
+/// Bytes an envelope or run.json may have; real ones have thousands.
 const MAX_JSON_BYTES: u64 = 16 << 20;
 
-/// Reads `name` in `dir`, or notes why it cannot be read.
+/// Reads `name` in `dir` as JSON, or notes why it cannot be read.
 pub(crate) fn read<T: DeserializeOwned>(dir: &Path, name: &str, notes: &mut Notebook) -> Option<T> {
+    let text = text(dir, name, notes)?;
+    let read = serde_json::from_str(&text);
+    if let Err(error) = &read {
+        notes.turn_to(Some(error.line() as u64));
+        let message = format!("is not what FORMAT.md describes: {error}");
+        notes.broken(Layer::Format, message);
+        notes.turn_to(None);
+    }
+    notes.keep_document(name, text);
+    read.ok()
+}
+
+/// The text of `name` in `dir`, or notes why there is none.
+pub(crate) fn text(dir: &Path, name: &str, notes: &mut Notebook) -> Option<String> {
     notes.open(name);
     let mut bytes = Vec::new();
     let read = File::open(dir.join(name))
@@ -28,22 +42,15 @@ pub(crate) fn read<T: DeserializeOwned>(dir: &Path, name: &str, notes: &mut Note
         return None;
     }
     if bytes.len() as u64 > MAX_JSON_BYTES {
-        notes.broken(
-            Layer::Format,
-            format!("is larger than the limit of {MAX_JSON_BYTES} bytes"),
-        );
+        let message = format!("is larger than the limit of {MAX_JSON_BYTES} bytes");
+        notes.broken(Layer::Format, message);
         return None;
     }
-    match serde_json::from_slice(&bytes) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            notes.broken(
-                Layer::Format,
-                format!("is not what FORMAT.md describes: {error}"),
-            );
-            None
-        }
+    let text = String::from_utf8(bytes);
+    if text.is_err() {
+        notes.broken(Layer::Format, "is not what FORMAT.md describes: not UTF-8");
     }
+    text.ok()
 }
 
 /// For a field that may be null but must be there; by default serde takes a missing one for null.

@@ -11,9 +11,9 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::hash;
-use crate::notebook::{Finding, Layer, Notebook};
+use crate::notebook::{Checks, Finding, Layer, Notebook};
 use crate::report::Report;
-use crate::run::audit_run;
+use crate::run::audit_run_with;
 use crate::seal::SUMS;
 
 /// Bytes of INDEX; room for a hundred thousand runs.
@@ -37,7 +37,12 @@ pub struct IndexReport {
 
 /// Audits every run named in `results`/INDEX.
 pub fn audit_index(results: &Path) -> IndexReport {
-    let mut notes = Notebook::default();
+    audit_index_with(results, Checks::default())
+}
+
+/// The same with these checks only.
+pub fn audit_index_with(results: &Path, checks: Checks) -> IndexReport {
+    let mut notes = Notebook::new(checks);
     notes.open("INDEX");
     let mut runs = Vec::new();
     let mut named = BTreeSet::new();
@@ -61,7 +66,7 @@ pub fn audit_index(results: &Path) -> IndexReport {
                     &*found,
                     digest,
                 );
-                runs.push(audit_run(&dir).anchored());
+                runs.push(audit_run_with(&dir, checks).anchored());
             }
             Err(error) => notes.broken(Layer::Anchor, format!("{path} is missing: {error}")),
         }

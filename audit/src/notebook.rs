@@ -7,6 +7,8 @@ use std::fmt::{self, Debug, Display};
 
 use serde::Serialize;
 
+use crate::locate;
+
 /// Findings kept word for word; further ones are counted. A broken trace repeats itself, and twenty say enough.
 const FINDINGS_KEPT: usize = 20;
 /// Characters of one message kept, and
@@ -14,28 +16,74 @@ const MESSAGE_CHARS: usize = 500;
 /// of a value quoted in it, so that a hostile file cannot flood the terminal.
 const QUOTE_CHARS: usize = 120;
 
-/// Which check caught a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// A family of checks; every fault is caught by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// The directory, its files and `SHA256SUMS`.
     Seal,
+    /// `envelope.json` against `envelope.toml`.
+    Declared,
     /// JSON, schema tags, known fields, ranges.
     Format,
-    /// `seq`, `prev`, `t_ns` and which line may follow which.
+    /// `seq`, `prev` and which line may follow which.
     Chain,
+    /// Times that run back, overlap, or come before their cause.
+    Clock,
+    /// Effective settings against the requested ones, and those of one arm against another's.
+    Settings,
     /// A prompt rebuilt from its parts, or a workload other than the declared one.
     Prompt,
+    /// Client-supplied ids that the declared seed does not give.
+    Seed,
     /// Token counts and sums over a trace.
     Count,
     /// Reuse beyond what existed.
     Reuse,
+    /// Memory that could not hold what was held, or that the machine does not have.
+    Memory,
     /// A figure of run.json that the traces do not give.
     Record,
     /// Arms that answered differently.
     Identity,
     /// `results/INDEX` against the directories.
     Anchor,
+}
+
+impl Layer {
+    /// Every family, from the outermost inwards.
+    pub const ALL: [Self; 14] = [
+        Self::Seal,
+        Self::Declared,
+        Self::Format,
+        Self::Chain,
+        Self::Clock,
+        Self::Settings,
+        Self::Prompt,
+        Self::Seed,
+        Self::Count,
+        Self::Reuse,
+        Self::Memory,
+        Self::Record,
+        Self::Identity,
+        Self::Anchor,
+    ];
+}
+
+/// Which families of checks an audit makes. All of them, unless a test of the auditor leaves one out to show that it is
+/// needed; no command line can.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checks {
+    left_out: Option<Layer>,
+}
+
+impl Checks {
+    /// All but this one.
+    pub fn without(layer: Layer) -> Self {
+        Self {
+            left_out: Some(layer),
+        }
+    }
 }
 
 /// One fault: where, and what was found instead of what.
@@ -73,11 +121,24 @@ pub(crate) struct Notebook {
     pub(crate) recomputed: BTreeMap<&'static str, u64>,
     pub(crate) replayable: BTreeMap<&'static str, u64>,
     pub(crate) asserted: BTreeMap<&'static str, u64>,
+    /// What could not be checked in this run, in words.
+    pub(crate) not_checked: Vec<String>,
+    checks: Checks,
+    /// The JSON document read last, by name: findings about its values name their lines.
+    document: (String, String),
     file: String,
     line: Option<u64>,
 }
 
 impl Notebook {
+    /// An empty one, for an audit of these checks.
+    pub(crate) fn new(checks: Checks) -> Self {
+        Self {
+            checks,
+            ..Self::default()
+        }
+    }
+
     /// Findings from here on belong to `file`.
     pub(crate) fn open(&mut self, file: &str) {
         file.clone_into(&mut self.file);
@@ -89,8 +150,27 @@ impl Notebook {
         self.line = line;
     }
 
+    /// Keeps the text of a document, so that findings about its values can name their lines.
+    pub(crate) fn keep_document(&mut self, name: &str, text: String) {
+        self.document = (name.to_owned(), text);
+    }
+
+    /// Notes a fault of the value at `path` in the open document, and names the line of it or of the nearest value around.
+    pub(crate) fn broken_at(&mut self, layer: Layer, path: &str, message: impl Into<String>) {
+        let mut around = path;
+        while self.document.0 == self.file && !around.is_empty() && self.line.is_none() {
+            self.line = locate::line(&self.document.1, around);
+            around = &around[..around.rfind(['.', '[']).unwrap_or(0)];
+        }
+        self.broken(layer, message);
+        self.line = None;
+    }
+
     /// Notes a fault.
     pub(crate) fn broken(&mut self, layer: Layer, message: impl Into<String>) {
+        if self.checks.left_out == Some(layer) {
+            return;
+        }
         if self.findings.len() == FINDINGS_KEPT {
             self.findings_left_out += 1;
             return;
@@ -139,7 +219,11 @@ impl Notebook {
 
 /// A value as it may stand in a message: escaped, and cut where it grows long.
 pub(crate) fn quote<T: Debug + ?Sized>(value: &T) -> String {
-    let text = format!("{value:?}");
+    brief(format!("{value:?}"))
+}
+
+/// JSON as it may stand in a message: cut where it grows long.
+pub(crate) fn brief(text: String) -> String {
     match text.char_indices().nth(QUOTE_CHARS) {
         Some((byte, _)) => format!("{}...", &text[..byte]),
         None => text,

@@ -108,9 +108,9 @@ struct Trees {
 pub(crate) struct Machine {
     class: String,
     cpu: String,
-    isa: Vec<String>,
+    pub(crate) isa: Vec<String>,
     cores: u64,
-    memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     os: String,
     #[serde(
         default,

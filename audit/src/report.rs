@@ -12,12 +12,10 @@ use crate::notebook::{Finding, Notebook};
 use crate::record::Identity;
 
 /// What no reader of a run directory can know.
-const BEYOND: [&str; 5] = [
+const BEYOND: [&str; 3] = [
     "whether clocks and memory figures are true: the writer states them",
     "whether the named model gives these ids and logits: that takes a replay with the engine",
     "whether machine and build are those named",
-    "whether prefix and result ids follow from the declared seed",
-    "whether envelope.toml resolves to envelope.json",
 ];
 const UNANCHORED: &str = "whether the run is anchored: results/INDEX was not read";
 const CUT_SHORT: &str =
@@ -42,7 +40,7 @@ pub struct Report {
     /// How many values of each kind rest on the writer's word.
     pub asserted: BTreeMap<&'static str, u64>,
     /// What was not checked, in words.
-    pub not_checked: Vec<&'static str>,
+    pub not_checked: Vec<String>,
 }
 
 impl Report {
@@ -64,7 +62,9 @@ impl Report {
             not_checked: cut_short
                 .into_iter()
                 .chain(BEYOND)
-                .chain([UNANCHORED])
+                .map(str::to_owned)
+                .chain(notes.not_checked)
+                .chain([UNANCHORED.to_owned()])
                 .collect(),
         }
     }

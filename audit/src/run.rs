@@ -8,12 +8,13 @@ use serde::Deserialize;
 
 use crate::cell::{Cell, CellDemands, EngineWork, flash_attention};
 use crate::cells::{self, CellTraces};
+use crate::declared;
 use crate::demands::Demands;
 use crate::envelope::Envelope;
 use crate::external;
 use crate::figures::{self, Traces};
 use crate::format;
-use crate::notebook::{Layer, Notebook};
+use crate::notebook::{Checks, Layer, Notebook};
 use crate::record::{Identity, Record};
 use crate::report::Report;
 use crate::seal::{self, Sums};
@@ -22,7 +23,12 @@ use crate::trace::{self, Asked};
 
 /// Audits one run directory.
 pub fn audit_run(dir: &Path) -> Report {
-    let mut notes = Notebook::default();
+    audit_run_with(dir, Checks::default())
+}
+
+/// The same with these checks only.
+pub fn audit_run_with(dir: &Path, checks: Checks) -> Report {
+    let mut notes = Notebook::new(checks);
     let identity = examine(dir, &mut notes);
     Report::new(dir, identity, notes)
 }
@@ -41,6 +47,7 @@ struct Kind {
 /// The recomputed identity, where the evidence could be followed that far; every other way out leaves a finding.
 fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     let sums = seal::check(dir, notes)?;
+    declared::check(dir, notes);
     // What cannot even be peeked into is for the strict reading to complain of.
     let peek: Option<Peek> = format::read(dir, "envelope.json", &mut Notebook::default());
     if peek.is_some_and(|peek| peek.workload.kind == "engine") {
@@ -109,7 +116,7 @@ fn examine_cells(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identi
             let read = external::read(dir, &path, &asked, (cell, threads), notes);
             traces.external.extend(read.map(|trace| (stem, trace)));
         } else {
-            let demands = Demands::Cell(CellDemands::new(cell));
+            let demands = Demands::Cell(CellDemands::new(cell, envelope.workload.seed));
             let read = trace::read(dir, &path, &asked, demands, notes);
             traces.own.extend(read.map(|trace| (stem, trace)));
         }

@@ -1,6 +1,6 @@
 //! What the session workload demands of a trace: the shape of every request, and the closed forms of the sums.
 //!
-//! Not here: checks that hold for any workload (`trace`). The ids themselves come from a seed; that they do is not checked.
+//! Not here: checks that hold for any workload (`trace`), or the generator of ids (`seeded`).
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,13 @@ use crate::envelope::Workload;
 use crate::line::{Base, Finish, Request};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle::{self, Cache};
+use crate::seeded::{Seeded, check_seeded};
 use crate::trace::Counters;
 
 /// Checks one trace against the declared session.
 pub(crate) struct Session {
     work: Workload,
+    seeded: Seeded,
     /// By turn: the first id of each result, and whose it was.
     first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
     texts: u64,
@@ -22,6 +24,7 @@ impl Session {
     /// `work` is what the trace's arm plays.
     pub(crate) fn new(work: Workload) -> Self {
         Self {
+            seeded: Seeded::new(work.seed),
             work,
             first_ids: BTreeMap::new(),
             texts: 0,
@@ -37,6 +40,7 @@ impl Session {
             &(ids.len() as u64),
             &self.work.prefix,
         );
+        check_seeded(self.seeded.is_prefix(ids), ids.len(), notes);
     }
 
     /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request.
@@ -92,6 +96,8 @@ impl Session {
             &(request.append.len() as u64),
             &append,
         );
+        let given = self.seeded.is_own(*agent, *turn, &request.append);
+        check_seeded(given, request.append.len(), notes);
         if let Some(first) = request.append.first() {
             let other = self
                 .first_ids

@@ -1,9 +1,12 @@
 //! One trace, line by line: every request through its legal stages, its prompt rebuilt, its counts recounted.
 //!
-//! Ids are kept per request, the file's text never. Not here: the chain (`chain`), a request's stages (`request`), the declared workload's shape
-//! (`session`), or comparison between traces (`identity`, `figures`).
+//! Each id a trace states is kept, its text never. Not here: the chain (`chain`), a request's stages (`request`), the declared
+//! workload's shape (`session`), or comparison between traces (`identity`, `figures`).
 
+mod counters;
 mod request;
+mod reuse;
+mod transcripts;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +18,10 @@ use crate::line::{Begin, Body, End, Line, Step};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::oracle::Cache;
 
-use request::{Asking, Progress, Stage};
+pub(crate) use counters::Counters;
+use request::{Asking, Progress};
+use reuse::Reuse;
+use transcripts::Transcripts;
 
 /// Ids one trace may make us hold (half a GiB of them).
 const MAX_IDS_HELD: usize = 1 << 27;
@@ -46,8 +52,11 @@ pub(crate) struct Trace {
     pub(crate) computed: BTreeMap<u64, u64>,
     /// Rows and nanoseconds of the steps a cell times.
     pub(crate) timed: (u64, u64),
-    /// When its last line was written.
+    /// How many lines it has, and when the last was written.
+    pub(crate) lines: u64,
     pub(crate) last_t_ns: u64,
+    /// Positions whose keys and values the cache held at its fullest, at least.
+    pub(crate) held_positions: u64,
 }
 
 /// What one request answered.
@@ -57,89 +66,30 @@ pub(crate) struct Output {
     pub(crate) logits_sha256: String,
 }
 
-/// Sums over a trace, recounted.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: u64,
-    pub(crate) computed: u64,
-    pub(crate) logical: u64,
-    matched: u64,
-    pub(crate) decoded: u64,
-    carried: u64,
-    replayed: u64,
-    /// Prefill steps in which requests took part, summed over requests.
-    chunks: u64,
-    prefill: Steps,
-    decode: Steps,
-    first_request_t_ns: Option<u64>,
-    last_finish_t_ns: Option<u64>,
-}
-
-impl Counters {
-    /// Every position run stands in a step: those of prompts in prefill steps, and for each output token but a request's
-    /// first one row of a decode step.
-    fn check_steps(&self, notes: &mut Notebook) {
-        let prompts = self
-            .computed
-            .saturating_add(self.carried)
-            .saturating_add(self.replayed);
-        let outputs = self.decoded.saturating_sub(self.requests);
-        let (prefill, decode) = (&self.prefill, &self.decode);
-        for (what, stated, recounted) in [
-            ("rows of all prefill steps", prefill.rows, prompts),
-            (
-                "requests of all prefill steps",
-                prefill.requests,
-                self.chunks,
-            ),
-            ("rows of all decode steps", decode.rows, outputs),
-            ("requests of all decode steps", decode.requests, outputs),
-        ] {
-            notes.same(Layer::Count, what, &stated, &recounted);
-            notes.recomputed("step sums", 1);
-        }
-        // A step of n requests gives n tokens when decoding, and at most n while some prompts are unfinished.
-        let fits = prefill
-            .tokens_by_width
-            .values()
-            .all(|(given, told)| told <= given)
-            && decode
-                .tokens_by_width
-                .values()
-                .all(|(given, told)| told == given);
-        notes.check(Layer::Count, fits, || {
-            "batch of some output tokens is that of no step which could have given them".to_owned()
-        });
-    }
-}
-
-/// Sums over the steps of one phase.
-#[derive(Debug, Default)]
-struct Steps {
-    rows: u64,
-    requests: u64,
-    wall_ns: u64,
-    /// By number of requests in the step: how many tokens such steps can have given, and how many say they were.
-    tokens_by_width: BTreeMap<u64, (u64, u64)>,
-}
-
 struct Reader<'a> {
     asked: &'a Asked<'a>,
     cache: Cache,
     demands: Demands<'a>,
+    lines: u64,
     last_t_ns: u64,
     /// When the last `request` or `step` line was written: the next step began no earlier.
     step_floor_t_ns: u64,
     begin: Option<Begin>,
     end: Option<End>,
     error: Option<String>,
-    texts: BTreeMap<String, Vec<u32>>,
+    /// Texts and finished requests.
+    transcripts: Transcripts,
+    /// Requests that have not finished.
     requests: BTreeMap<String, Asking>,
+    reuse: Reuse,
+    /// By turn: positions of client-supplied text that were computed.
+    computed: BTreeMap<u64, u64>,
+    /// Most positions the cache held at once, at least.
+    held_positions: u64,
     /// By session: its agent, its next turn, and whether a turn is running.
     sessions: BTreeMap<String, Progress>,
     /// By agent: its session.
     agents: BTreeMap<u64, String>,
-    open: u64,
     open_peak: u64,
     ids_held: usize,
     counted: Counters,
@@ -154,20 +104,24 @@ pub(crate) fn read(
     notes: &mut Notebook,
 ) -> Option<Trace> {
     notes.open(name);
+    let cache = Cache::of_arm(asked.arm)?.0;
     let mut reader = Reader {
         asked,
-        cache: Cache::of_arm(asked.arm)?.0,
+        cache,
         demands,
+        lines: 0,
         last_t_ns: 0,
         step_floor_t_ns: 0,
         begin: None,
         end: None,
         error: None,
-        texts: BTreeMap::new(),
+        transcripts: Transcripts::default(),
         requests: BTreeMap::new(),
+        reuse: Reuse::new(cache),
+        computed: BTreeMap::new(),
+        held_positions: 0,
         sessions: BTreeMap::new(),
         agents: BTreeMap::new(),
-        open: 0,
         open_peak: 0,
         ids_held: 0,
         counted: Counters::default(),
@@ -200,13 +154,14 @@ impl Reader<'_> {
         }
         let t_ns = line.t_ns;
         self.last_t_ns = t_ns;
+        self.lines += 1;
         *notes.asserted.entry("clock times").or_default() += 1;
         match line.body {
             Body::Begin(begin) => self.begin(begin, notes),
             Body::Text(text) => {
                 self.hold(text.ids.len())?;
                 self.demands.text(&text.ids, notes);
-                if self.texts.insert(text.name, text.ids).is_some() {
+                if !self.transcripts.add_text(text.name, text.ids) {
                     return Err("a text of this name was stated before".to_owned());
                 }
             }
@@ -215,15 +170,15 @@ impl Reader<'_> {
                 self.request(request, t_ns, notes)?;
             }
             Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
-            Body::Prefill(prefill) => self.prefill(&prefill, notes)?,
+            Body::Prefill(prefill) => self.prefill(&prefill, t_ns, notes)?,
             Body::Step(step) => self.step(&step, t_ns, notes),
-            Body::Finish(finish) => self.finish(finish, t_ns, notes)?,
+            Body::Finish(finish) => self.finish(&finish, t_ns, notes)?,
             Body::Error(failure) => {
                 let said = !failure.message.is_empty();
                 notes.check(Layer::Format, said, || "message is empty".to_owned());
                 self.error = Some(failure.message);
             }
-            Body::End(end) => self.end(end, notes)?,
+            Body::End(end) => self.end(end, t_ns, notes)?,
             Body::BeginExternal(_) | Body::External(_) | Body::EndExternal(_) => {
                 return Err("belongs into the trace of another program".to_owned());
             }
@@ -251,35 +206,40 @@ impl Reader<'_> {
         notes.same(Layer::Format, "arm", begin.arm.as_str(), asked.arm);
         notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
         notes.same(
-            Layer::Format,
+            Layer::Settings,
             "settings.cache",
             settings.cache.as_str(),
             self.cache.word(),
         );
         let batched = Cache::of_arm(asked.arm).is_some_and(|(_, batched)| batched);
         notes.same(
-            Layer::Format,
+            Layer::Settings,
             "settings.batched",
             &settings.batched,
             &batched,
         );
         let shared = settings.cache == Cache::Shared.word();
-        notes.check(Layer::Format, shared || !settings.shared_attention, || {
-            "settings.shared_attention is true, but nothing is shared with this cache".to_owned()
-        });
+        notes.check(
+            Layer::Settings,
+            shared || !settings.shared_attention,
+            || {
+                "settings.shared_attention is true, but nothing is shared with this cache"
+                    .to_owned()
+            },
+        );
         notes.same(
-            Layer::Format,
+            Layer::Settings,
             "settings.mode",
             settings.mode.as_str(),
             asked.mode,
         );
         notes.same(
-            Layer::Format,
+            Layer::Settings,
             "settings.page_positions",
             &settings.page_positions,
             &64,
         );
-        notes.same(Layer::Format, "settings.greedy", &settings.greedy, &true);
+        notes.same(Layer::Settings, "settings.greedy", &settings.greedy, &true);
         let digests = [Some(&begin.model_sha256), begin.tokenizer_sha256.as_ref()];
         for digest in digests.into_iter().flatten() {
             let well_formed = hash::is_digest(digest);
@@ -315,6 +275,10 @@ impl Reader<'_> {
                 return;
             }
         };
+        let most_ns = t_ns.saturating_sub(floor_t_ns);
+        notes.check(Layer::Clock, wall_ns <= most_ns, || {
+            format!("the step says {wall_ns} ns, its clock leaves {most_ns}")
+        });
         self.demands.step(step, (floor_t_ns, t_ns), notes);
         sums.rows = sums.rows.saturating_add(rows);
         sums.requests = sums.requests.saturating_add(requests);
@@ -323,10 +287,16 @@ impl Reader<'_> {
         *given = given.saturating_add(requests);
     }
 
-    fn end(&mut self, end: End, notes: &mut Notebook) -> Result<(), String> {
-        if self.open > 0 {
-            return Err(format!("{} requests have not finished", self.open));
+    fn end(&mut self, end: End, t_ns: u64, notes: &mut Notebook) -> Result<(), String> {
+        let open = self.requests.len();
+        if open > 0 {
+            return Err(format!("{open} requests have not finished"));
         }
+        let stated = [end.load_ns, end.warmup_ns, end.wall_ns];
+        let stated_ns = stated.into_iter().fold(0, u64::saturating_add);
+        notes.check(Layer::Clock, stated_ns <= t_ns, || {
+            format!("load, warm-up and wall say {stated_ns} ns, the clock stands at {t_ns}")
+        });
         let counted = &self.counted;
         let times = counted.first_request_t_ns.zip(counted.last_finish_t_ns);
         let rows = [
@@ -394,45 +364,18 @@ impl Reader<'_> {
     }
 
     fn into_trace(self) -> Option<Trace> {
-        let requests: BTreeMap<(u64, u64), Asking> = (self.requests.into_values())
-            .map(|asking| ((asking.request.agent, asking.request.turn), asking))
-            .collect();
-        let mut inputs: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        inputs.insert(0, self.texts.into_values().flatten().collect());
-        let mut computed: BTreeMap<u64, u64> = BTreeMap::new();
-        for ((_, turn), asking) in &requests {
-            let ids = inputs.entry(*turn).or_default();
-            ids.extend_from_slice(&asking.request.append);
-            let sum = computed.entry(*turn).or_default();
-            *sum = sum.saturating_add(asking.computed);
-        }
-        let inputs_sha256 = inputs
-            .into_iter()
-            .map(|(turn, ids)| (turn, hash::of_ids(&ids)))
-            .collect();
-        let finished = requests
-            .into_iter()
-            .filter(|(_, it)| it.stage == Stage::Finished);
-        let outputs = finished.map(|(place, mut asking)| {
-            let ids = asking.ids.split_off(asking.prompt_len);
-            (
-                place,
-                Output {
-                    ids,
-                    logits_sha256: asking.logits_sha256,
-                },
-            )
-        });
-        let (outputs, begin) = (outputs.collect(), self.begin?);
+        let begin = self.begin?;
         Some(Trace {
             begin,
             end: self.end,
             error: self.error,
-            outputs,
-            inputs_sha256,
+            inputs_sha256: self.transcripts.inputs_sha256(),
+            outputs: self.transcripts.into_outputs(),
             timed: self.demands.timed(),
+            lines: self.lines,
             last_t_ns: self.last_t_ns,
-            computed,
+            computed: self.computed,
+            held_positions: self.held_positions,
         })
     }
 }

@@ -7,7 +7,7 @@ mod fixture;
 
 use audit::{Layer, audit_run};
 use fixture::cells::{REPS, run, stem};
-use fixture::{Fixture, ids_sha256, leaves, lie, sha256};
+use fixture::{Fixture, ids_sha256, leaves, lie, sha256, simulate};
 use serde_json::{Value, json};
 
 fn audited(fixture: &Fixture) -> audit::Report {
@@ -134,7 +134,7 @@ fn lies_of_others() -> Vec<Lie> {
         }),
         (
             "more time than it ran",
-            Layer::Count,
+            Layer::Clock,
             "of the 29999 it ran",
             |it| {
                 external(it, "prompt", "external")["wall_ns"] = json!(29_999);
@@ -176,13 +176,13 @@ fn lies_about_others() -> Vec<Lie> {
                 external(it, "prompt", "begin_external")["program"]["sha256"] = Value::Null;
             },
         ),
-        ("another build", Layer::Record, "program.sha256", |it| {
+        ("another build", Layer::Settings, "program.sha256", |it| {
             external(it, "prompt", "begin_external")["program"]["sha256"] = json!(sha256("other"));
         }),
-        ("another file", Layer::Record, "the model file", |it| {
+        ("another file", Layer::Settings, "the model file", |it| {
             external(it, "prompt", "begin_external")["program"]["arguments"][1] = json!("b.gguf");
         }),
-        ("another model", Layer::Record, "model_sha256", |it| {
+        ("another model", Layer::Settings, "model_sha256", |it| {
             external(it, "prompt", "begin_external")["model_sha256"] = json!(sha256("other"));
         }),
         ("a failure", Layer::Record, "complete", |it| {
@@ -220,16 +220,16 @@ fn later(fixture: &mut Fixture, name: &str, (kind, count): (&str, usize), by_ns:
 
 /// Lies that the clock of the trace gives away.
 fn lies_about_time() -> Vec<Lie> {
-    let count = Layer::Count;
+    let clock = Layer::Clock;
     vec![
-        ("steps that count double", count, "its clock leaves", |it| {
+        ("steps that count double", clock, "its clock leaves", |it| {
             for line in it.lines(&stem("fleet", "fak", 0), "step") {
                 line["wall_ns"] = json!(2 * line["wall_ns"].as_u64().unwrap());
             }
         }),
         (
             "a prompt that counts double",
-            count,
+            clock,
             "its clock leaves",
             |it| {
                 let name = stem("prompt", "fak", 0);
@@ -239,18 +239,18 @@ fn lies_about_time() -> Vec<Lie> {
         ),
         (
             "time between steps",
-            count,
+            clock,
             "of the 1000010003 they stand in",
             |it| {
                 later(it, &stem("fleet", "fak", 0), ("step", 3), 1_000_000_000);
             },
         ),
-        ("time before the only step", count, "they stand in", |it| {
+        ("time before the only step", clock, "they stand in", |it| {
             later(it, &stem("prompt", "fak", 0), ("request", 1), 1_000_000_000);
         }),
         (
             "a program that outlasts its trace",
-            count,
+            clock,
             "its clock leaves 1000001",
             |it| {
                 external(it, "prompt", "external")["wall_ns"] = json!(1_000_002);
@@ -298,11 +298,13 @@ fn lies_of_ours() -> Vec<Lie> {
         (
             "agents that begin alike",
             Layer::Prompt,
-            "begins with id 10",
+            "begins with id",
             |it| {
                 everywhere(it, &["fak", "fak-unshared"], "request", 1, |line| {
-                    line["append"] = json!([10]);
-                    line["prompt_sha256"] = json!(ids_sha256(&[1, 2, 3, 10]));
+                    let append = simulate::own(0, 0, 1);
+                    let prompt = [simulate::prefix(3), append.clone()].concat();
+                    line["append"] = json!(append);
+                    line["prompt_sha256"] = json!(ids_sha256(&prompt));
                 });
             },
         ),
@@ -320,24 +322,29 @@ fn lies_of_ours() -> Vec<Lie> {
 /// Lies about how our arms ran.
 fn lies_about_settings() -> Vec<Lie> {
     vec![
-        ("other settings", Layer::Record, "settings", |it| {
+        ("other settings", Layer::Settings, "settings", |it| {
             everywhere(it, &["fak-unshared"], "begin", 0, |line| {
                 line["settings"]["threads"] = json!(1);
             });
         }),
-        ("more threads", Layer::Record, "settings.threads", |it| {
+        ("more threads", Layer::Settings, "settings.threads", |it| {
             everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
                 line["settings"]["threads"] = json!(4);
             });
         }),
-        ("a larger pool", Layer::Record, "settings.kv_pages", |it| {
-            everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
-                line["settings"]["kv_pages"] = json!(65);
-            });
-        }),
+        (
+            "a larger pool",
+            Layer::Settings,
+            "settings.kv_pages",
+            |it| {
+                everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
+                    line["settings"]["kv_pages"] = json!(65);
+                });
+            },
+        ),
         (
             "smaller chunks",
-            Layer::Record,
+            Layer::Settings,
             "settings.chunk_tokens",
             |it| {
                 everywhere(it, &["fak", "fak-unshared"], "begin", 0, |line| {
@@ -347,7 +354,7 @@ fn lies_about_settings() -> Vec<Lie> {
         ),
         (
             "sharing that is not declared",
-            Layer::Format,
+            Layer::Settings,
             "shared_attention",
             |it| {
                 everywhere(it, &["fak-unshared"], "begin", 0, |line| {

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::Reader;
+use super::transcripts::{Place, Transcript};
 use crate::hash;
-use crate::line::{Base, Finish, Prefill, Prefix, Request};
+use crate::line::{Finish, Prefill, Prefix, Request};
 use crate::notebook::{Layer, Notebook};
-use crate::oracle::{Cache, common_prefix};
+use crate::oracle::Cache;
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,28 +17,23 @@ pub(super) enum Stage {
     Requested,
     Matched,
     Prefilled,
-    Finished,
 }
 
-/// One request, followed through its stages.
+/// One request that has not finished.
 pub(super) struct Asking {
-    pub(super) request: Request,
+    request: Request,
     t_ns: u64,
-    pub(super) stage: Stage,
-    /// The prompt, later followed by the output.
-    pub(super) ids: Vec<u32>,
-    pub(super) prompt_len: usize,
-    /// How many of `ids` have KV in the cache.
-    cached: usize,
+    stage: Stage,
+    /// What it continues.
+    base: Option<Place>,
+    /// The prompt.
+    ids: Vec<u32>,
     matched: u64,
-    pub(super) computed: u64,
+    /// When its `prefill` line was written.
+    prefill_t_ns: u64,
     /// Most requests open at once while this one was.
     open_peak: u64,
-    pub(super) logits_sha256: String,
 }
-
-/// The ids a request continues, and the (agent, turn) they belong to if they are a request's.
-type Continued<'a> = (&'a [u32], Option<(u64, u64)>);
 
 /// How far a session has come.
 pub(super) struct Progress {
@@ -53,63 +49,48 @@ impl Reader<'_> {
         t_ns: u64,
         notes: &mut Notebook,
     ) -> Result<(), String> {
-        if self.requests.contains_key(&request.id) {
+        let known = self.requests.contains_key(&request.id);
+        if known || self.transcripts.has_finished(&request.id) {
             return Err(format!("a request {:?} was stated before", request.id));
         }
         self.follow_turns(&request)?;
-        let (base, base_of) = self.base(&request)?;
-        let keep = usize::try_from(request.keep)
-            .ok()
-            .filter(|keep| *keep <= base.len());
-        let Some(keep) = keep else {
-            return Err(format!(
-                "keep is {}, the base has {} ids",
-                request.keep,
-                base.len()
-            ));
+        let base = self.base(&request)?;
+        let (base_len, base_of) = base.map_or((0, None), |place| {
+            let base = self.transcripts.at(place);
+            (base.len(), base.of)
+        });
+        let keep = usize::try_from(request.keep).ok();
+        let Some(keep) = keep.filter(|keep| *keep <= base_len) else {
+            let keep = request.keep;
+            return Err(format!("keep is {keep}, the base has {base_len} ids"));
         };
-        let mut ids = base[..keep].to_vec();
+        let mut ids = base.map_or(Vec::new(), |place| self.transcripts.ids(place, keep));
         ids.extend_from_slice(&request.append);
-        let base_len = base.len() as u64;
-        self.hold(ids.len() + request.append.len())?;
-        notes.same(
-            Layer::Prompt,
-            "prompt_len",
-            &request.prompt_len,
-            &(ids.len() as u64),
-        );
-        notes.same(
-            Layer::Prompt,
-            "prompt_sha256",
-            &request.prompt_sha256,
-            &hash::of_ids(&ids),
-        );
+        self.hold(request.append.len())?;
+        let (length, sha256) = (ids.len() as u64, hash::of_ids(&ids));
+        notes.same(Layer::Prompt, "prompt_len", &request.prompt_len, &length);
+        let stated = &request.prompt_sha256;
+        notes.same(Layer::Prompt, "prompt_sha256", stated, &sha256);
         notes.recomputed("prompts", 1);
-        self.demands.request(&request, base_len, base_of, notes);
+        (self.demands).request(&request, base_len as u64, base_of, notes);
         self.counted.requests += 1;
-        self.counted.logical += ids.len() as u64;
+        self.counted.logical += length;
         self.counted.first_request_t_ns.get_or_insert(t_ns);
-        self.open += 1;
-        self.open_peak = self.open_peak.max(self.open);
-        for other in self
-            .requests
-            .values_mut()
-            .filter(|other| other.stage != Stage::Finished)
-        {
-            other.open_peak = other.open_peak.max(self.open);
+        let open = self.requests.len() as u64 + 1;
+        self.open_peak = self.open_peak.max(open);
+        for other in self.requests.values_mut() {
+            other.open_peak = other.open_peak.max(open);
         }
         let id = request.id.clone();
         let asking = Asking {
-            prompt_len: ids.len(),
             request,
             t_ns,
             stage: Stage::Requested,
+            base,
             ids,
-            cached: 0,
             matched: 0,
-            computed: 0,
-            open_peak: self.open,
-            logits_sha256: String::new(),
+            prefill_t_ns: 0,
+            open_peak: open,
         };
         self.requests.insert(id, asking);
         Ok(())
@@ -153,21 +134,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn base(&self, request: &Request) -> Result<Continued<'_>, String> {
-        match &request.base {
-            None => Ok((&[], None)),
-            Some(Base::Text(name)) => match self.texts.get(name) {
-                Some(ids) => Ok((ids, None)),
-                None => Err(format!("base: no text {name:?} was stated before")),
-            },
-            Some(Base::Request(id)) => match self.requests.get(id) {
-                Some(base) if base.stage == Stage::Finished => {
-                    Ok((&base.ids, Some((base.request.agent, base.request.turn))))
-                }
-                Some(_) => Err(format!("base: request {id:?} has not finished")),
-                None => Err(format!("base: no request {id:?} was stated before")),
-            },
-        }
+    fn base(&self, request: &Request) -> Result<Option<Place>, String> {
+        let Some(base) = &request.base else {
+            return Ok(None);
+        };
+        let place = self.transcripts.find(base);
+        let missing = || format!("base: {base:?} was not stated or has not finished before");
+        place.map(Some).ok_or_else(missing)
     }
 
     pub(super) fn prefix(&mut self, prefix: &Prefix, notes: &mut Notebook) -> Result<(), String> {
@@ -196,26 +169,7 @@ impl Reader<'_> {
         self.counted.matched = self.counted.matched.saturating_add(matched);
         notes.recomputed("request counters", 1);
 
-        let asking = &self.requests[&prefix.request];
-        let longest = |of_session: bool| {
-            let others = self
-                .requests
-                .values()
-                .filter(|other| !of_session || other.request.session == asking.request.session);
-            others
-                .map(|other| common_prefix(&asking.ids, &other.ids[..other.cached]))
-                .max()
-        };
-        let own_limit = if self.cache == Cache::None {
-            0
-        } else {
-            longest(true).unwrap_or(0)
-        };
-        let limit = if self.cache == Cache::Shared {
-            longest(false).unwrap_or(0)
-        } else {
-            own_limit
-        };
+        let (limit, own_limit) = self.reuse.limits(&asking.request.session, &asking.ids);
         notes.check(Layer::Reuse, matched <= limit, || {
             format!("matched is {matched}, beyond the oracle: {limit} matching positions existed")
         });
@@ -231,19 +185,22 @@ impl Reader<'_> {
     pub(super) fn prefill(
         &mut self,
         prefill: &Prefill,
+        t_ns: u64,
         notes: &mut Notebook,
     ) -> Result<(), String> {
         let carried = self.carried(&prefill.request);
         let asking = at_stage(&mut self.requests, &prefill.request, Stage::Matched)?;
         asking.stage = Stage::Prefilled;
-        asking.cached = asking.ids.len();
+        asking.prefill_t_ns = t_ns;
+        self.reuse.computed(&asking.request.session, &asking.ids);
         let Prefill {
             computed,
             replayed,
             chunks,
             ..
         } = *prefill;
-        asking.computed = computed;
+        let of_turn = self.computed.entry(asking.request.turn).or_default();
+        *of_turn = of_turn.saturating_add(computed);
         let (matched, prompt_len) = (asking.matched, asking.ids.len() as u64);
         let whole = matched
             .saturating_add(computed)
@@ -276,6 +233,7 @@ impl Reader<'_> {
         sums.replayed = sums.replayed.saturating_add(replayed);
         sums.chunks = sums.chunks.saturating_add(chunks);
         notes.recomputed("request counters", 3);
+        self.count_held(None);
         Ok(())
     }
 
@@ -285,35 +243,51 @@ impl Reader<'_> {
         let Some(asking) = self.requests.get(id) else {
             return 0;
         };
-        let Some(Base::Request(base)) = &asking.request.base else {
+        let Some(base) = asking.base.map(|place| self.transcripts.at(place)) else {
             return 0;
         };
-        let Some(base) = self.requests.get(base) else {
-            return 0;
+        let pending = base.cached() as u64;
+        let fed = base.of.is_some() && self.cache != Cache::None;
+        u64::from(fed && asking.request.keep > pending && asking.matched <= pending)
+    }
+
+    /// Positions the cache must hold for the requests that are decoding, with `finishing` its outputs too: what each wrote
+    /// itself, and what it matched, which others may have matched or be writing where pages are shared.
+    fn count_held(&mut self, finishing: Option<(&str, u64)>) {
+        let (mut own, mut all, mut longest) = (0_u64, 0_u64, 0);
+        let decoding = |it: &(&String, &Asking)| it.1.stage == Stage::Prefilled;
+        for (id, asking) in self.requests.iter().filter(decoding) {
+            let fed = finishing.filter(|it| it.0 == id).map_or(0, |it| it.1);
+            let length = asking.ids.len() as u64 + fed;
+            own = own.saturating_add(length.saturating_sub(asking.matched));
+            all = all.saturating_add(length);
+            longest = length.max(longest);
+        }
+        let held = if self.cache == Cache::Shared {
+            own.max(longest)
+        } else {
+            all
         };
-        let pending = base.cached as u64;
-        u64::from(
-            self.cache != Cache::None && asking.request.keep > pending && asking.matched <= pending,
-        )
+        self.held_positions = self.held_positions.max(held);
     }
 
     pub(super) fn finish(
         &mut self,
-        finish: Finish,
+        finish: &Finish,
         t_ns: u64,
         notes: &mut Notebook,
     ) -> Result<(), String> {
         self.hold(finish.ids.len())?;
-        self.demands.finish(&finish, notes);
+        self.demands.finish(finish, notes);
         let batched = self.batched();
-        let asking = at_stage(&mut self.requests, &finish.request, Stage::Prefilled)?;
-        asking.stage = Stage::Finished;
-        asking.check_output(&finish, t_ns, batched, notes);
         let length = finish.ids.len() as u64;
-        asking.ids.extend_from_slice(&finish.ids);
-        // The last output token was never fed, so it has no KV.
-        asking.cached = asking.ids.len() - usize::from(length > 0);
-        asking.logits_sha256 = finish.logits_sha256;
+        at_stage(&mut self.requests, &finish.request, Stage::Prefilled)?
+            .check_output(finish, t_ns, batched, notes);
+        self.count_held(Some((&finish.request, length.saturating_sub(1))));
+        let Some(asking) = self.requests.remove(&finish.request) else {
+            return Ok(()); // it was there two lines above
+        };
+        self.keep(asking, finish);
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill
@@ -324,14 +298,37 @@ impl Reader<'_> {
         }
         self.counted.decoded += length;
         self.counted.last_finish_t_ns = Some(t_ns);
-        if let Some(progress) = self.sessions.get_mut(&asking.request.session) {
-            progress.running = false;
-        }
-        self.open -= 1;
         *notes.replayable.entry("output ids").or_default() += length;
         *notes.replayable.entry("logit hashes").or_default() += 1;
         *notes.asserted.entry("clock times").or_default() += length;
         Ok(())
+    }
+
+    /// Keeps of a finished request what later ones and other traces need.
+    fn keep(&mut self, asking: Asking, finish: &Finish) {
+        let Asking {
+            request,
+            base,
+            mut ids,
+            ..
+        } = asking;
+        ids.extend_from_slice(&finish.ids);
+        // The last output token was never fed, so it has no KV.
+        let cached = ids.len() - usize::from(!finish.ids.is_empty());
+        self.reuse.computed(&request.session, &ids[..cached]);
+        if let Some(progress) = self.sessions.get_mut(&request.session) {
+            progress.running = false;
+        }
+        let appended = request.append.len();
+        let transcript = Transcript {
+            base,
+            keep: ids.len() - finish.ids.len() - appended,
+            own: [&*request.append, &*finish.ids].concat(),
+            appended,
+            of: Some((request.agent, request.turn)),
+            logits_sha256: finish.logits_sha256.clone(),
+        };
+        self.transcripts.add(request.id, transcript);
     }
 }
 
@@ -364,7 +361,15 @@ impl Asking {
             .token_t_ns
             .last()
             .is_none_or(|last| *last <= offset_limit);
-        notes.check(Layer::Count, finish.token_t_ns.is_sorted() && in_time, || {
+        let first_t_ns = finish
+            .token_t_ns
+            .first()
+            .map(|it| self.t_ns.saturating_add(*it));
+        let caused = first_t_ns.is_none_or(|it| it >= self.prefill_t_ns);
+        notes.check(Layer::Clock, caused, || {
+            "the first token comes before the prefill it was drawn from".to_owned()
+        });
+        notes.check(Layer::Clock, finish.token_t_ns.is_sorted() && in_time, || {
             format!("token_t_ns decreases, or passes the {offset_limit} ns between request and finish")
         });
         let widest = if batched { self.open_peak } else { 1 };

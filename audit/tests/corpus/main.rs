@@ -1,0 +1,173 @@
+//! The corpus of forged runs: lies told to an honest run by code, each with the family of checks that must catch it.
+//!
+//! Every lie is sealed and chained again unless it is about seal or chain, so that nothing outside the family it aims at
+//! gives it away first. The table is `rows`: name, who catches it, exit code, the file and line the finding must name, a
+//! fragment of its message. Not here: damage without intent (`runs`, `hostile`, `committed`), further lies about cells (`cells`).
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
+
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod replaced;
+mod rows;
+mod tell;
+
+use std::fs;
+use std::path::Path;
+
+use audit::{Checks, Finding, Layer, audit_index_with, audit_run, audit_run_with};
+use fixture::Fixture;
+use rows::{CATCHER_OF_REPLAY, Catcher, Forgery, Made, rows};
+
+/// Makes a forged run in `dir`.
+fn make(forgery: &Forgery, dir: &Path) {
+    match forgery.made {
+        Made::Told(tell) => {
+            let mut fixture = (forgery.honest)();
+            tell(&mut fixture);
+            fixture.write(dir);
+        }
+        Made::Written(tell) => {
+            (forgery.honest)().write(dir);
+            tell(dir);
+        }
+    }
+}
+
+/// Whether the line of a finding is one that has the text a row gives; a row without one is about a file as a whole.
+fn at_line(dir: &Path, forgery: &Forgery, line: Option<u64>) -> bool {
+    let Some(number) = line else {
+        return forgery.line.is_empty();
+    };
+    let text = fs::read_to_string(dir.join(forgery.file)).unwrap();
+    let line = text.lines().nth(number as usize - 1).unwrap();
+    !forgery.line.is_empty() && line.contains(forgery.line)
+}
+
+fn names(finding: &Finding, forgery: &Forgery, layer: Layer) -> bool {
+    finding.layer == layer && finding.file == forgery.file && finding.message.contains(forgery.word)
+}
+
+#[test]
+fn every_forgery_gets_its_code_and_a_message_that_names_the_lie_and_its_line() {
+    let mut missed = Vec::new();
+    for forgery in rows() {
+        let Catcher::Layer(layer) = forgery.catcher else {
+            continue;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        make(forgery, dir.path());
+        let report = audit_run(dir.path());
+        let named =
+            |it: &Finding| names(it, forgery, layer) && at_line(dir.path(), forgery, it.line);
+        if report.exit_code() != forgery.code || !report.findings.iter().any(named) {
+            let Forgery {
+                name,
+                file,
+                line,
+                word,
+                ..
+            } = forgery;
+            let said = report.render();
+            missed.push(format!(
+                "{name}: {layer:?}, {file} {line:?}, {word:?}, not in\n{said}"
+            ));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn what_only_a_replay_can_catch_passes_and_is_named_as_replayable() {
+    let mut seen = 0;
+    for forgery in rows() {
+        if forgery.catcher != Catcher::Replay {
+            continue;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        make(forgery, dir.path());
+        let report = audit_run(dir.path());
+        let (name, said) = (forgery.name, report.render());
+        assert_eq!(report.exit_code(), forgery.code, "{name}: {said}");
+        assert!(report.replayable[forgery.word] > 0, "{name}: {said}");
+        assert!(said.contains(CATCHER_OF_REPLAY), "{name}: {said}");
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn what_only_the_anchor_can_catch_passes_alone_and_breaks_the_index() {
+    let mut seen = 0;
+    for forgery in replaced::rows() {
+        let results = tempfile::tempdir().unwrap();
+        replaced::publish(results.path());
+        let honest = audit_index_with(results.path(), Checks::default());
+        assert_eq!(honest.exit_code(), 0, "{}", honest.render());
+        (forgery.tell)(results.path());
+        let name = forgery.name;
+        for run in ["tiny/one", "tiny/two"] {
+            let run = results.path().join(run);
+            assert!(
+                !run.exists() || audit_run(&run).exit_code() == 0,
+                "{name}: {run:?}"
+            );
+        }
+        let report = audit_index_with(results.path(), Checks::default());
+        let said = report.render();
+        assert_eq!(report.exit_code(), 4, "{name}: {said}");
+        let named = report.findings.iter().any(|it| {
+            it.layer == Layer::Anchor
+                && it.file == "INDEX"
+                && it.line == forgery.line
+                && it.message.contains(forgery.word)
+        });
+        assert!(
+            named,
+            "{name}: no finding says {:?} in\n{said}",
+            forgery.word
+        );
+        let blind = audit_index_with(results.path(), Checks::without(Layer::Anchor));
+        assert_eq!(blind.exit_code(), 0, "{name}: {}", blind.render());
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn without_any_one_family_of_checks_some_forgery_gets_through() {
+    let rows = rows();
+    for layer in Layer::ALL.into_iter().filter(|it| *it != Layer::Anchor) {
+        let through = rows.iter().find(|forgery| {
+            let dir = tempfile::tempdir().unwrap();
+            let aimed = forgery.catcher == Catcher::Layer(layer);
+            aimed && {
+                make(forgery, dir.path());
+                audit_run_with(dir.path(), Checks::without(layer)).exit_code() == 0
+            }
+        });
+        let through = through.map(|forgery| forgery.name);
+        eprintln!("without {layer:?}: {through:?} passes");
+        assert!(through.is_some(), "{layer:?} is not needed for any forgery");
+    }
+}
+
+#[test]
+fn the_table_is_of_different_lies_about_honest_runs() {
+    let rows = rows();
+    let mut names: Vec<&str> = rows.iter().map(|it| it.name).collect();
+    names.extend(replaced::rows().iter().map(|it| it.name));
+    eprintln!("{} forged runs", names.len());
+    assert!(names.len() >= 60);
+    names.sort_unstable();
+    names.dedup();
+    assert!(
+        names.len() == rows.len() + replaced::rows().len(),
+        "a name is used twice"
+    );
+    for honest in [Fixture::ladder as fn() -> Fixture, fixture::cells::run] {
+        let dir = tempfile::tempdir().unwrap();
+        honest().write(dir.path());
+        let report = audit_run(dir.path());
+        assert_eq!(report.exit_code(), 0, "{}", report.render());
+    }
+}

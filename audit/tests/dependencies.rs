@@ -1,0 +1,40 @@
+//! What a stranger must trust to check our numbers: this crate, and few others.
+//!
+//! Not here: which of our crates may depend on which (the tidy test).
+#![allow(clippy::unwrap_used)] // tests
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Names of the crates this one is built of, down to so many levels.
+fn crates(depth: &str) -> BTreeSet<String> {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}", "--depth", depth])
+        .args(["--manifest-path", manifest])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names
+        .filter(|name| *name != "audit")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_audit_stands_on_three_crates_and_at_most_32_in_all() {
+    let direct: Vec<String> = crates("1").into_iter().collect();
+    assert_eq!(direct, ["serde", "serde_json", "sha2"]);
+    let all = crates("99");
+    assert!((3..=32).contains(&all.len()), "{}: {all:?}", all.len());
+    for ours in ["engine", "workloads", "baselines", "harness"] {
+        assert!(!all.contains(ours), "{ours}");
+    }
+}
