@@ -27,6 +27,7 @@ fn run(envelope: &ResolvedEnvelope, arm: &str) -> (Result<(), Error>, Vec<Line>)
         arm,
         rep: 0,
         model_path: None,
+        perturbed: false,
     })
 }
 
@@ -265,6 +266,7 @@ fn a_model_that_cannot_be_loaded_leaves_no_trace() {
         arm: "fused".to_owned(),
         rep: 0,
         model_path,
+        perturbed: false,
     });
     let message = outcome.unwrap_err().to_string();
     assert!(
