@@ -13,10 +13,10 @@ use crate::sealed::Trace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Why {
-    /// The arm keeps nothing between requests.
-    NothingKept,
     /// Nobody had asked anything that begins alike.
     First,
+    /// The arm keeps nothing between requests.
+    NothingKept,
     /// Another agent had it, and the arm shares nothing between agents.
     OutOfReach,
     /// It had been asked before and was not there: evicted, or still being computed.

@@ -83,11 +83,11 @@ fn asked(envelope: &ResolvedEnvelope, told: &[Told<'_>], out: &mut dyn Write) ->
 
 fn tokens(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
     let mut table = Table::new(&[
-        "  arm", "sent", "found", "carried", "computed", "written", "again",
+        "arm", "sent", "found", "carried", "computed", "written", "again",
     ]);
     for Told { arm, record, .. } in told {
         table.row([
-            format!("  {arm}"),
+            (*arm).to_owned(),
             or_dash(record.prefill_tokens_logical, grouped),
             or_dash(record.prefix_tokens_hit, grouped),
             or_dash(record.carried_tokens, grouped),
@@ -108,7 +108,7 @@ fn tokens(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
 
 fn times(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
     let mut table = Table::new(&[
-        "  arm",
+        "arm",
         "in all",
         "reading prompts",
         "writing answers",
@@ -123,7 +123,7 @@ fn times(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
                 wall_ns.saturating_sub(prefill_ns).saturating_sub(decode_ns)
             });
         table.row([
-            format!("  {arm}"),
+            (*arm).to_owned(),
             or_dash(record.wall_ns, duration),
             or_dash(record.prefill_ns, duration),
             or_dash(record.decode_ns, duration),
@@ -209,12 +209,20 @@ fn sentence(group: &Group) -> String {
 fn example(group: &Group) -> String {
     let miss = &group.example;
     format!(
-        "{} found {} of {} tokens; the first not found is position {}, in block {}.",
+        "{} found {} of {} tokens; the first not found is position {}, in block {}: {}.",
         miss.request,
         miss.matched,
         miss.prompt,
         miss.matched,
-        miss.matched / PAGE_POSITIONS
+        miss.matched / PAGE_POSITIONS,
+        match group.why {
+            _ if miss.carried > 0 => "the last token of its last answer, fed only now",
+            Why::First => "the cache was empty of it",
+            Why::NothingKept => "nothing is ever there",
+            Why::OutOfReach => "only its own cache is searched",
+            Why::NotThere => "it had been asked before",
+            Why::NewText | Why::Nothing => "nobody had asked it before",
+        }
     )
 }
 
@@ -252,7 +260,7 @@ fn because(slow: &Slow) -> String {
         )
     } else if longest == slow.reading_ns {
         format!(
-            "{} of it was reading the prompt: {} computed, others in the same steps included.",
+            "{} of it was reading the prompt, {} to compute, with whatever ran in the same steps.",
             share(longest),
             counted(slow.computed, "token")
         )

@@ -13,6 +13,7 @@ pub mod plan;
 mod process;
 mod progress;
 mod record;
+mod watch;
 
 use std::fs;
 use std::io::Write;
@@ -123,6 +124,10 @@ fn begin<W: Kind>(
     let build = build_facts::facts(world);
     let started_unix_s = (world.unix_s)();
     let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
+    world.say(&format!(
+        "evidence goes to {}; it counts for nothing until it is sealed, when every arm is done",
+        world.shown(&directory)
+    ));
     let sitting = Sitting {
         started_unix_s,
         boot_id: machine::boot_id(),
