@@ -283,6 +283,7 @@ fn a_job_travels_as_json_and_refuses_what_it_does_not_know() {
         arm: "naive".to_owned(),
         rep: 3,
         model_path: Some("m".into()),
+        perturbed: false,
     };
     let text = serde_json::to_string(&job).unwrap();
     assert_eq!(serde_json::from_str::<ArmJob>(&text).unwrap(), job);

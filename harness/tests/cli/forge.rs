@@ -1,40 +1,51 @@
-//! A lie that only a replay can find: an answer no model gave, in evidence that is otherwise of one piece.
+//! Lies in evidence that is otherwise of one piece: chained, counted and sealed again.
+//!
+//! Not here: lies that an audit finds (`audit`'s own corpus).
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use workloads::trace::{ids_sha256, sha256_hex};
+use workloads::trace::{Body, Line, ids_sha256, sha256_hex};
 
 use super::read_json;
 
-/// Applies `lie` to every `finish` line of the one trace of a run, chains the trace again, and seals the run again.
-pub(crate) fn answers(directory: &Path, trace: &str, lie: impl Fn(&mut Value)) {
+/// Applies `lie` to ids and logit hash of `request` in the only trace of a run, chains the trace and seals the run again.
+pub(crate) fn answer(
+    directory: &Path,
+    trace: &str,
+    request: &str,
+    lie: fn(&mut Vec<u32>, &mut String),
+) {
     let path = directory.join("trace").join(format!("{trace}.jsonl"));
-    let mut prev = "0".repeat(64);
     let mut kept = String::new();
-    let (mut ids, mut hashes) = (Vec::new(), Vec::new());
-    for line in fs::read_to_string(&path).unwrap().lines() {
-        let mut line: Value = serde_json::from_str(line).unwrap();
-        if line["kind"] == "finish" {
-            lie(&mut line);
-            let own: Vec<u32> = serde_json::from_value(line["ids"].clone()).unwrap();
-            let name = line["request"].as_str().unwrap().to_owned();
-            ids.push((name.clone(), own));
-            hashes.push((name, line["logits_sha256"].as_str().unwrap().to_owned()));
+    let mut last_sha256 = "0".repeat(64);
+    let mut answers = Vec::new();
+    for text in fs::read_to_string(&path).unwrap().lines() {
+        let mut line: Line = serde_json::from_str(text).unwrap();
+        if let Body::Finish {
+            request: name,
+            ids,
+            logits_sha256,
+            ..
+        } = &mut line.body
+        {
+            if name == request {
+                lie(ids, logits_sha256);
+            }
+            answers.push((name.clone(), ids.clone(), logits_sha256.clone()));
         }
-        line["prev"] = prev.into();
-        let text = line.to_string();
-        prev = sha256_hex(text.as_bytes());
+        line.prev = last_sha256;
+        let text = serde_json::to_string(&line).unwrap();
+        last_sha256 = sha256_hex(text.as_bytes());
         kept.push_str(&text);
         kept.push('\n');
     }
     fs::write(&path, kept).unwrap();
-    // The record lists answers by agent, then turn, which is the order of their names.
-    ids.sort();
-    hashes.sort();
-    let ids: Vec<u32> = ids.into_iter().flat_map(|(_, ids)| ids).collect();
-    let hashes: String = hashes.into_iter().map(|(_, hash)| hash).collect();
+    // Digests of the record go by agent, then turn, which here is the order of the names.
+    answers.sort();
+    let ids: Vec<u32> = answers.iter().flat_map(|(_, ids, _)| ids.clone()).collect();
+    let hashes: String = answers.iter().map(|(_, _, hash)| hash.as_str()).collect();
     let arm = trace.rsplit_once('-').unwrap().0;
     edit_record(directory, |record| {
         record["arms"][arm]["output_sha256"] = ids_sha256(&ids).into();

@@ -34,11 +34,13 @@ fn the_committed_baseline_holds_on_every_kernel_set_and_thread_count() {
     }
 }
 
+/// What is done to a baseline, and words the gate must then say.
+type Lie = (fn(&mut Value), [&'static str; 3]);
+
 #[test]
 fn every_lie_in_a_baseline_fails_the_gate_and_is_named() {
     let (place, path) = gated();
     let honest = read_json(&path);
-    type Lie = (fn(&mut Value), [&'static str; 3]);
     let lies: [Lie; 6] = [
         (
             |it| it["answers"]["a1-t2"]["ids"][3] = 7.into(),

@@ -1,6 +1,7 @@
 //! What a run leaves behind when the world fails it: disk full, read-only, interrupted. Never anything that looks whole.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,6 @@ fn skip(why: &str) {
     let Some(log) = std::env::var_os("FAK_SKIPS") else {
         return;
     };
-    use std::io::Write;
     let mut log = fs::File::options()
         .append(true)
         .create(true)
