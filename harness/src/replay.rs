@@ -373,7 +373,7 @@ fn show(
             out,
             "REPRODUCED: {} of {}, ids and logits bit-equal",
             counted(*answers, "answer"),
-            outcome.arms.join(", ")
+            outcome.arms.join("; ")
         )?;
     } else {
         writeln!(

@@ -50,6 +50,8 @@ struct Comparison<'a> {
     rows: Vec<Row>,
     /// Rows whose two values differ.
     rows_that_differ: usize,
+    /// Arms that only one of the runs asked.
+    arms_of_one_run: Vec<String>,
     /// Builds may differ: that is what two runs are compared for.
     build: Vec<Key>,
     times: Option<Times>,
@@ -60,6 +62,7 @@ impl Comparison<'_> {
     fn exit_code(&self) -> u8 {
         match &self.times {
             _ if self.rows_that_differ > 0 => 1,
+            _ if self.rows.is_empty() => 3, // nothing in common says nothing
             Some(times) if times.withheld_across_machines() => 0,
             Some(times) if times.is_conclusive() => 0,
             _ => 3,
@@ -86,6 +89,7 @@ pub fn compare(
         first: &arguments.first,
         second: &arguments.second,
         rows_that_differ: rows.iter().filter(|row| !row.equal).count(),
+        arms_of_one_run: rows::arms_of_one_run(&first, &second),
         build: keys(&json!(first.record.build), &json!(second.record.build)),
         times: likes.then(|| times::compare(&first, &second)),
         unlike,
@@ -167,6 +171,10 @@ fn write_text(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Er
         return Ok(());
     }
     write_rows(comparison, out)?;
+    if !comparison.arms_of_one_run.is_empty() {
+        let arms = comparison.arms_of_one_run.join("; ");
+        writeln!(out, "Asked in one run only, and not compared: {arms}\n")?;
+    }
     if !comparison.build.is_empty() {
         writeln!(out, "The builds differ, which is no obstacle:")?;
         writeln!(out, "{}", table_of(&comparison.build).render())?;

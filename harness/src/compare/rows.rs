@@ -2,7 +2,7 @@
 //!
 //! Not here: times (`times`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::json;
@@ -55,6 +55,23 @@ pub(super) fn of(first: &SealedRun, second: &SealedRun) -> Vec<Row> {
     rows
 }
 
+/// Arms that only one of the runs asked, with their cells.
+pub(super) fn arms_of_one_run(first: &SealedRun, second: &SealedRun) -> Vec<String> {
+    let [before, after] = [first, second].map(|run| {
+        let sessions = run.record.arms.keys().cloned();
+        let cells = run.record.cells.iter().flatten();
+        let cells =
+            cells.flat_map(|cell| cell.arms.keys().map(move |arm| of_cell(&cell.name, arm)));
+        sessions.chain(cells).collect::<BTreeSet<String>>()
+    });
+    before.symmetric_difference(&after).cloned().collect()
+}
+
+/// How rows call an arm in a cell.
+fn of_cell(cell: &str, arm: &str) -> String {
+    format!("{cell}, {arm}")
+}
+
 /// By (arm, field), the arm with its cell where there is one.
 fn values(run: &SealedRun) -> BTreeMap<(String, String), String> {
     let mut values = BTreeMap::new();
@@ -70,7 +87,7 @@ fn values(run: &SealedRun) -> BTreeMap<(String, String), String> {
     }
     for cell in run.record.cells.iter().flatten() {
         for (name, arm) in &cell.arms {
-            take(format!("{}, {name}", cell.name), json!(arm), &CELL_FIELDS);
+            take(of_cell(&cell.name, name), json!(arm), &CELL_FIELDS);
         }
     }
     values

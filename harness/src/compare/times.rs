@@ -226,4 +226,24 @@ mod tests {
         assert_eq!(row("fused", &quick[..4], &slow).verdict, "INCONCLUSIVE");
         assert_eq!(row("fused", &quick, &slow).ratio, Some(0.5));
     }
+
+    #[test]
+    fn a_gate_fails_by_one_slower_arm_and_passes_by_verdicts_on_all() {
+        let judged = |verdicts: &[&str]| {
+            let rows = verdicts.iter().map(|verdict| TimeRow {
+                verdict: (*verdict).to_owned(),
+                ..row("fused", &[1], &[1])
+            });
+            Times {
+                withheld: None,
+                unequal: Vec::new(),
+                across_machines: false,
+                rows: rows.collect(),
+            }
+        };
+        assert_eq!(judged(&["PARITY", "FASTER"]).exit_code(), 0);
+        assert_eq!(judged(&["PARITY", "INCONCLUSIVE"]).exit_code(), 3);
+        assert_eq!(judged(&["INCONCLUSIVE", "SLOWER"]).exit_code(), 1);
+        assert_eq!(Times::withheld("no run").exit_code(), 3);
+    }
 }

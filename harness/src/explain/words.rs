@@ -319,7 +319,7 @@ fn closing(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
         ),
         (None, 0) => "No arm completed, so no answer was compared.".to_owned(),
         (None, 1) => {
-            "Only one arm completed, so its answers were compared with its own repetitions alone."
+            "The answers of only one arm are known; its repetitions gave the same, bit for bit."
                 .to_owned()
         }
         (None, _) => "All arms and repetitions gave the same answers, bit for bit.".to_owned(),

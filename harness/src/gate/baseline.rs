@@ -176,21 +176,22 @@ impl Seen {
 impl Question {
     /// What `run` asked.
     pub(super) fn of(run: &SealedRun) -> Result<Self, Error> {
-        let ResolvedEnvelope {
-            mode,
-            workload,
-            run: asked,
-            ..
-        } = session(run)?;
-        Ok(Self {
-            model: run.record.model.name.clone(),
-            model_sha256: run.record.model.sha256.clone(),
-            mode,
-            workload,
-            arm_turns: asked.arm_turns,
-            chunk_tokens: asked.chunk_tokens,
-            kv_pages: asked.kv_pages,
-        })
+        let model = &run.record.model;
+        Ok(Self::asked(session(run)?, &model.name, &model.sha256))
+    }
+
+    /// What `envelope` asks of a model.
+    pub(super) fn asked(envelope: ResolvedEnvelope, model: &str, model_sha256: &str) -> Self {
+        let run = envelope.run;
+        Self {
+            model: model.to_owned(),
+            model_sha256: model_sha256.to_owned(),
+            mode: envelope.mode,
+            workload: envelope.workload,
+            arm_turns: run.arm_turns,
+            chunk_tokens: run.chunk_tokens,
+            kv_pages: run.kv_pages,
+        }
     }
 }
 

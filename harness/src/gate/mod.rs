@@ -146,6 +146,16 @@ fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Che
             planned.name, world.command
         )));
     }
+    if let Some(expected) = expected.as_ref().filter(|_| !arguments.accept) {
+        // Of the model only a run can tell; the rest is known before a minute is spent.
+        let Question {
+            model,
+            model_sha256,
+            ..
+        } = &expected.question;
+        let question = Question::asked(planned.clone(), model, model_sha256);
+        refuse_unlike(expected, &question, envelope, world)?;
+    }
     let run = run::sealed_session(&asked, world)?;
     refuse_incomplete(&run)?;
     let seen: Vec<Seen> = run.traces.iter().map(Seen::of).collect();

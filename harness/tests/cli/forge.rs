@@ -10,30 +10,23 @@ use workloads::trace::{Body, Line, ids_sha256, sha256_hex};
 
 use super::read_json;
 
-/// Applies `lie` to ids and logit hash of `request` in the only trace of a run, chains the trace and seals the run again.
-pub(crate) fn answer(
-    directory: &Path,
-    trace: &str,
-    request: &str,
-    lie: fn(&mut Vec<u32>, &mut String),
-) {
+/// Applies `lie` to every line of the only trace of a run, chains the trace and seals the run again.
+pub(crate) fn trace(directory: &Path, trace: &str, lie: impl Fn(&mut Body)) {
     let path = directory.join("trace").join(format!("{trace}.jsonl"));
     let mut kept = String::new();
     let mut last_sha256 = "0".repeat(64);
     let mut answers = Vec::new();
     for text in fs::read_to_string(&path).unwrap().lines() {
         let mut line: Line = serde_json::from_str(text).unwrap();
+        lie(&mut line.body);
         if let Body::Finish {
-            request: name,
+            request,
             ids,
             logits_sha256,
             ..
-        } = &mut line.body
+        } = &line.body
         {
-            if name == request {
-                lie(ids, logits_sha256);
-            }
-            answers.push((name.clone(), ids.clone(), logits_sha256.clone()));
+            answers.push((request.clone(), ids.clone(), logits_sha256.clone()));
         }
         line.prev = last_sha256;
         let text = serde_json::to_string(&line).unwrap();

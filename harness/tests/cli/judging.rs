@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use workloads::trace::Body;
+
 use super::{Place, forge};
 
 fn committed(run: &str) -> String {
@@ -206,7 +208,15 @@ fn an_answer_no_model_gave_passes_every_check_but_the_replay() {
     ];
     for (field, lie) in lies {
         let run = lone_run(&place);
-        forge::answer(&run, "fused-0", "a1-t3", lie);
+        forge::trace(&run, "fused-0", |body| match body {
+            Body::Finish {
+                request,
+                ids,
+                logits_sha256,
+                ..
+            } if request == "a1-t3" => lie(ids, logits_sha256),
+            _ => {}
+        });
         let directory = run.to_str().unwrap();
         place.run(&["audit", directory]).expect(0);
         let shown = place
@@ -232,4 +242,39 @@ fn a_replay_without_the_very_model_says_how_to_get_it() {
         .run(&["audit", &run, "--replay", "10%"])
         .expect(5)
         .complains(&["smollm2-135m-q8_0 is not here", "model pull"]);
+    let run = lone_run(&place);
+    forge::trace(&run, "fused-0", |body| {
+        if let Body::Begin { model_sha256, .. } = body {
+            *model_sha256 = "1".repeat(64);
+        }
+    });
+    forge::edit_record(&run, |record| {
+        record["model"]["sha256"] = "1".repeat(64).into();
+    });
+    let directory = run.to_str().unwrap();
+    place.run(&["audit", directory]).expect(0);
+    place
+        .run(&["audit", directory, "--replay", "10%"])
+        .expect(5)
+        .complains(&["not the one of the run", &"1".repeat(64)]);
+}
+
+#[test]
+fn arms_of_one_run_are_named_and_runs_without_a_common_arm_say_nothing() {
+    let place = Place::new();
+    let (all, fused) = (place.sealed_run(), lone_run(&place));
+    let arguments = ["run", "smoke", "--arm", "naive", "--reps", "1", "--json"];
+    let naive = place.run(&arguments).expect(0).json();
+    let [all, fused] = [&all, &fused].map(|run| run.to_str().unwrap());
+    let compared = place.run(&["compare", all, fused]).expect(3).stdout();
+    assert!(compared.contains("10 rows"), "{compared}");
+    assert!(
+        compared.contains("not compared: agent-kv; agent-kv-batched;"),
+        "{compared}"
+    );
+    let naive = naive["dir"].as_str().unwrap();
+    forge::edit_record(Path::new(naive), |record| {
+        record["machine"]["cpu"] = "another".into();
+    });
+    place.run(&["compare", naive, fused]).expect(3);
 }
