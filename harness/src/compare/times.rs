@@ -30,6 +30,8 @@ pub struct Times {
     pub unequal: Vec<Key>,
     /// Whether the reason is that they ran on different machines.
     across_machines: bool,
+    /// Load of the machine before each sitting: what else ran then is in its times.
+    pub load1_before: [Option<f64>; 2],
     /// One row per arm.
     pub rows: Vec<TimeRow>,
 }
@@ -58,6 +60,7 @@ impl Times {
             withheld: Some(reason.to_owned()),
             unequal: Vec::new(),
             across_machines: false,
+            load1_before: [None; 2],
             rows: Vec::new(),
         }
     }
@@ -107,6 +110,13 @@ impl Times {
             ]);
         }
         let _ = writeln!(text, "{}{CAVEAT}", table.words_last().render());
+        let [first, second] = self
+            .load1_before
+            .map(|load| or_dash(load, |load| format!("{load:.2}")));
+        let _ = writeln!(
+            text,
+            "  load of the machine before each: {first} and {second}"
+        );
         text
     }
 }
@@ -169,6 +179,7 @@ pub fn compare(first: &SealedRun, second: &SealedRun) -> Times {
         withheld: None,
         unequal: Vec::new(),
         across_machines: false,
+        load1_before: [first, second].map(|record| record.sittings.first()?.load1_before),
         rows,
     }
 }
@@ -238,6 +249,7 @@ mod tests {
                 withheld: None,
                 unequal: Vec::new(),
                 across_machines: false,
+                load1_before: [None; 2],
                 rows: rows.collect(),
             }
         };

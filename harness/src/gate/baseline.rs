@@ -235,6 +235,15 @@ impl Baseline {
         })
     }
 
+    /// The same question, answered as one process did.
+    pub(super) fn of_process(&self, seen: &Seen) -> Self {
+        Self {
+            arms: [(seen.arm.clone(), seen.counted.clone())].into(),
+            answers: seen.answers.clone(),
+            ..self.clone()
+        }
+    }
+
     /// Where the baseline of an envelope is kept.
     pub(super) fn path(envelope: &str, world: &World) -> PathBuf {
         directory(world).join(format!("{envelope}.json"))

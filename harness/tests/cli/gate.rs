@@ -41,7 +41,12 @@ type Lie = (fn(&mut Value), [&'static str; 3]);
 fn every_lie_in_a_baseline_fails_the_gate_and_is_named() {
     let (place, path) = gated();
     let honest = read_json(&path);
-    let lies: [Lie; 6] = [
+    let lies: [Lie; 7] = [
+        // The answer that the negative controls forge as well.
+        (
+            |it| it["answers"]["a2-t3"]["ids"][7] = 7.into(),
+            ["a2-t3", "ids, from token 7", "[7]"],
+        ),
         (
             |it| it["answers"]["a1-t2"]["ids"][3] = 7.into(),
             ["a1-t2", "ids, from token 3", "[7]"],
