@@ -12,6 +12,7 @@ use workloads::trace::{Body, TRACE_SCHEMA};
 
 mod arm;
 mod cells;
+mod control;
 mod drive;
 mod error;
 mod external;
@@ -40,6 +41,9 @@ pub struct ArmJob {
     pub rep: usize,
     /// The GGUF file; `None` for a synthetic model, which is built from the envelope's model name.
     pub model_path: Option<PathBuf>,
+    /// The negative control of a gate: one bit of one logit is changed on its way into the trace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub perturbed: bool,
 }
 
 /// Runs `job` and writes its trace to `out`.
@@ -95,8 +99,13 @@ fn measure<W: Write>(
     let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
     fits::check(&job.envelope, kind, native.model().context_length())?;
     let warmup_start_ns = clock();
-    let mut native = native.warmed_up()?;
+    let native = native.warmed_up()?;
     let warmup_ns = clock().saturating_sub(warmup_start_ns);
-    drive::session(&mut native, &plan, workload, kind.batched, recorder)?;
-    recorder.end(&native.report(), load_ns, warmup_ns, peak_rss())
+    let mut arm: Box<dyn Arm> = if job.perturbed {
+        Box::new(control::Perturbed(native))
+    } else {
+        Box::new(native)
+    };
+    drive::session(&mut *arm, &plan, workload, kind.batched, recorder)?;
+    recorder.end(&arm.report(), load_ns, warmup_ns, peak_rss())
 }

@@ -218,6 +218,7 @@ mod tests {
             arm: arm.to_owned(),
             rep: 0,
             model_path: None,
+            perturbed: false,
         }
     }
 

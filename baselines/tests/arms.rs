@@ -27,6 +27,7 @@ fn run(envelope: &ResolvedEnvelope, arm: &str) -> (Result<(), Error>, Vec<Line>)
         arm,
         rep: 0,
         model_path: None,
+        perturbed: false,
     })
 }
 
@@ -265,6 +266,7 @@ fn a_model_that_cannot_be_loaded_leaves_no_trace() {
         arm: "fused".to_owned(),
         rep: 0,
         model_path,
+        perturbed: false,
     });
     let message = outcome.unwrap_err().to_string();
     assert!(
@@ -281,6 +283,7 @@ fn a_job_travels_as_json_and_refuses_what_it_does_not_know() {
         arm: "naive".to_owned(),
         rep: 3,
         model_path: Some("m".into()),
+        perturbed: false,
     };
     let text = serde_json::to_string(&job).unwrap();
     assert_eq!(serde_json::from_str::<ArmJob>(&text).unwrap(), job);

@@ -2,10 +2,14 @@
 //!
 //! Not here: what a subcommand does. Only subcommands that work are listed.
 
+mod judging;
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+
+pub use judging::{CompareArguments, ExplainArguments, GateArguments};
 
 const EXAMPLES: &str = "\
 Start here (no download, seconds):
@@ -19,7 +23,7 @@ On a real model:
 Count tokens without running anything:
   harness describe session --turns 50 --agents 5 --prefix 2048 --decode 32 --result 64
 
-Exit codes: 0 pass, 1 identity or check failed, 2 usage, 4 evidence broken, 5 nothing measured";
+Exit codes: 0 pass, 1 identity or check failed, 2 usage, 3 inconclusive, 4 evidence broken, 5 nothing measured";
 
 /// Declared envelopes, run on the native engine, as evidence that anyone can check.
 #[derive(Debug, Parser)]
@@ -52,10 +56,11 @@ pub enum Command {
     Run(RunArguments),
     /// Verify evidence: recount every figure from the traces
     #[command(
-        override_usage = "harness audit <DIR> [--json]\n       harness audit --all [--json]",
+        override_usage = "harness audit <DIR> [--replay N%] [--json]\n       harness audit --all [--json]",
         after_help = "Examples:
   harness audit results/local/smoke/20260102-1
-  harness audit --all         every run in results/INDEX"
+  harness audit --all         every run in results/INDEX
+  harness audit results/local/smoke/20260102-1 --replay 10%"
     )]
     Audit(AuditArguments),
     /// Audit a sealed run and publish it under results/
@@ -64,6 +69,25 @@ pub enum Command {
         /// A sealed run
         directory: PathBuf,
     },
+    /// Run envelopes and fail if a counter, a hit rate, an id or a logit is not the baseline's
+    #[command(after_help = "Examples:
+  harness gate                        every envelope with a baseline in results/gate
+  harness gate smoke --annotations --junit gate.xml
+  harness gate smoke --accept         write the new baseline, show what changed
+  harness gate smoke --against results/smoke/2026-01-02-x86_64-avx2-2c-1 --timing
+
+Exit codes: 0 as before, 1 something differs (with --timing: or an arm is slower), 2 another question,
+3 no verdict on the times, 4 the gate missed its own negative control, 5 an arm could not run")]
+    Gate(GateArguments),
+    /// Plain words for a run: where tokens and time went, why a request missed
+    #[command(after_help = "Example:\n  harness explain results/local/smoke/20260102-1")]
+    Explain(ExplainArguments),
+    /// Two runs of one question: counters and answers exactly, times where they compare
+    #[command(after_help = "Example:
+  harness compare results/local/smoke/20260102-1 results/local/smoke/20260102-2
+
+Exit codes: 0 same work and every time judged, 1 counters or answers differ, 3 unlike runs or no verdict")]
+    Compare(CompareArguments),
     /// Regenerate README.md, CLAIMS.md and BENCHMARK-AUTHORITY.md
     #[cfg(feature = "report")]
     Report {
@@ -158,6 +182,19 @@ pub struct AuditArguments {
     /// Every run in results/INDEX
     #[arg(long)]
     pub all: bool,
+    /// Run this share of the requests again and compare ids and logits
+    #[arg(long, value_name = "N%", conflicts_with = "all", value_parser = judging::percent)]
+    pub replay: Option<u32>,
+    /// Kernel set of the replay; another than the run's when left out
+    #[arg(long, requires = "replay", value_parser = ["auto", "scalar", "avx2", "avx512"])]
+    pub kernels: Option<String>,
+    /// Engine threads of the replay; another number than the run's when left out
+    #[arg(long, requires = "replay", value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+    /// Which requests are drawn; from the clock when left out, and printed
+    #[arg(long, requires = "replay", value_name = "N")]
+    pub seed: Option<u64>,
     /// One JSON document instead of text
     #[arg(long)]
     pub json: bool,

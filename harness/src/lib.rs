@@ -7,18 +7,23 @@ pub mod anchor;
 pub mod build_facts;
 pub mod calendar;
 pub mod cli;
+pub mod compare;
 pub mod describe;
 pub mod error;
+pub mod explain;
 pub mod files;
+pub mod gate;
 pub mod invariance;
 pub mod list;
 pub mod machine;
 pub mod models;
 pub mod near;
+pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;
 pub mod run;
 pub mod seal;
+pub mod sealed;
 pub mod table;
 pub mod world;
 
@@ -41,6 +46,9 @@ pub fn execute(
         Command::New { name } => list::new(name, world, out),
         Command::Run(arguments) => run::run(arguments, world, out),
         Command::Audit(arguments) => verify_evidence(arguments, world, out),
+        Command::Gate(arguments) => gate::gate(arguments, world, out),
+        Command::Explain(arguments) => explain::explain(arguments, world, out),
+        Command::Compare(arguments) => compare::compare(arguments, world, out),
         Command::Anchor { directory } => anchor::anchor(directory, world, out),
         #[cfg(feature = "report")]
         Command::Report { check } => {
@@ -64,6 +72,9 @@ fn verify_evidence(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
+    if let (Some(directory), Some(percent)) = (&arguments.directory, arguments.replay) {
+        return replay::replay(directory, percent, arguments, world, out);
+    }
     let (code, text, json) = if let Some(directory) = &arguments.directory {
         let path = world.working_directory.join(directory);
         if !path.is_dir() {

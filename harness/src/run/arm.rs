@@ -24,8 +24,14 @@ pub fn job(
         arm: arm.to_owned(),
         rep,
         model_path: model_path.map(Path::to_path_buf),
+        perturbed: false,
     };
-    serde_json::to_string(&job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
+    travelling(&job)
+}
+
+/// A job as it travels.
+pub fn travelling(job: &ArmJob) -> Result<String, Error> {
+    serde_json::to_string(job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
 }
 
 /// A job of engine work as it travels.

@@ -6,12 +6,14 @@
 
 pub mod arm;
 mod cells;
+pub mod control;
 pub mod estimate;
 mod outcome;
 pub mod plan;
 mod process;
 mod progress;
 mod record;
+mod watch;
 
 use std::fs;
 use std::io::Write;
@@ -25,6 +27,7 @@ use workloads::trace::{Body, Line};
 use crate::cli::RunArguments;
 use crate::error::Error;
 use crate::models::{self, Located};
+use crate::sealed::SealedRun;
 use crate::table::{counted, rough_duration};
 use crate::world::World;
 use crate::{build_facts, calendar, describe, files, machine, seal};
@@ -57,22 +60,12 @@ pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Resu
 }
 
 fn session(
-    mut plan: Plan<Workload>,
+    plan: Plan<Workload>,
     arguments: &RunArguments,
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let Begun {
-        mut facts,
-        directory,
-    } = begin(&mut plan, arguments, world)?;
-    announce(&plan.envelope, &facts.model, &facts.machine, world);
-    write_envelope(&plan, &directory)?;
-    let traces = run_arms(&plan.envelope, &facts.model, &directory, world)?;
-    facts.sitting.load1_after = machine::load1();
-    let record = record::assemble(&plan.envelope, facts, &traces)
-        .map_err(|error| unsealed(&error, &directory, world))?;
-    let audit = seal_record(&record, &directory)?;
+    let (record, directory, audit) = seal_session(plan, arguments, world)?;
     let outcome = outcome::Outcome {
         record: &record,
         directory: &directory,
@@ -84,6 +77,38 @@ fn session(
         outcome.write_text(world, out)?;
     }
     Ok(outcome.exit_code())
+}
+
+/// Runs a session envelope for whoever reads the run instead of showing it.
+pub fn sealed_session(arguments: &RunArguments, world: &World) -> Result<SealedRun, Error> {
+    let Planned::Session(plan) = plan::plan(arguments, world)? else {
+        return Err(Error::Usage(format!(
+            "{} is engine work; give an envelope of kind session",
+            arguments.envelope
+        )));
+    };
+    let (_, directory, audit) = seal_session(plan, arguments, world)?;
+    SealedRun::audited(directory, audit)
+}
+
+/// Runs every arm, records, seals and audits.
+fn seal_session(
+    mut plan: Plan<Workload>,
+    arguments: &RunArguments,
+    world: &World,
+) -> Result<(RunRecord, PathBuf, audit::Report), Error> {
+    let Begun {
+        mut facts,
+        directory,
+    } = begin(&mut plan, arguments, world)?;
+    announce(&plan.envelope, &facts.model, &facts.machine, world);
+    write_envelope(&plan, &directory)?;
+    let traces = run_arms(&plan.envelope, &facts.model, &directory, world)?;
+    facts.sitting.load1_after = machine::load1();
+    let record = record::assemble(&plan.envelope, facts, &traces)
+        .map_err(|error| unsealed(&error, &directory, world))?;
+    let audit = seal_record(&record, &directory)?;
+    Ok((record, directory, audit))
 }
 
 /// Finds the model, looks at machine and build, takes a directory.
@@ -99,6 +124,10 @@ fn begin<W: Kind>(
     let build = build_facts::facts(world);
     let started_unix_s = (world.unix_s)();
     let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
+    world.say(&format!(
+        "evidence goes to {}; it counts for nothing until it is sealed, when every arm is done",
+        world.shown(&directory)
+    ));
     let sitting = Sitting {
         started_unix_s,
         boot_id: machine::boot_id(),

@@ -9,14 +9,20 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use workloads::trace::{Body, Line, sha256_hex};
 
+use super::watch::Watched;
 use crate::error::Error;
 use crate::files;
 
 /// What is kept of an arm's standard error: enough for a message and its cause.
 const STDERR_BYTES_MAX: u64 = 16 << 10;
+
+/// An arm says something at every step of the engine; one that is silent for so long hangs. Programs of others have
+/// the limit of their envelope.
+const SILENCE_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// A trace on disk and how far it has come.
 struct Recorder {
@@ -65,6 +71,17 @@ impl Recorder {
 /// Runs `command` with `job` on its standard input, writes its trace to `trace`, and returns the
 /// lines. `begin` is what the trace starts with if the arm dies before it can say so itself.
 pub(super) fn record(
+    command: Command,
+    job: &str,
+    trace: &Path,
+    begin: Option<Body>,
+    on_line: &mut dyn FnMut(&Line),
+) -> Result<Vec<Line>, Error> {
+    record_within(SILENCE_MAX, command, job, trace, begin, on_line)
+}
+
+fn record_within(
+    silence_max: Duration,
     mut command: Command,
     job: &str,
     trace: &Path,
@@ -82,18 +99,28 @@ pub(super) fn record(
         |error| Error::Unreachable(format!("cannot start the process of an arm: {error}"));
     let mut child = command.spawn().map_err(unstarted)?;
     let complaint = collect_stderr(&mut child);
-    if let Some(mut input) = child.stdin.take() {
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let child = Watched::new(child, silence_max);
+    if let Some(mut input) = input {
         // A child that died before reading is reported by its exit status below.
         let _ = input.write_all(job.as_bytes());
     }
-    let garbled = match child.stdout.take() {
-        Some(output) => copy_lines(output, &mut recorder, on_line).map_err(failed)?,
-        None => None,
+    let heard = &mut |line: &Line| {
+        child.heard();
+        on_line(line);
     };
-    if garbled.is_some() {
-        let _ = child.kill(); // it may have ended by itself
+    let copied = match output {
+        Some(output) => copy_lines(output, &mut recorder, heard),
+        None => Ok(None),
+    };
+    if !matches!(copied, Ok(None)) {
+        child.kill();
     }
-    let status = child.wait().map_err(unstarted)?;
+    let (status, was_silent) = child.wait().map_err(unstarted)?;
+    let garbled = copied.map_err(failed)?.or_else(|| {
+        let seconds = silence_max.as_secs();
+        was_silent.then(|| format!("the arm's process said nothing for {seconds} s and was ended"))
+    });
     let complaint = complaint
         .and_then(|thread| thread.join().ok())
         .unwrap_or_default();
@@ -233,11 +260,19 @@ mod tests {
 
     /// What `record` keeps of a shell script that plays an arm, and its last words.
     fn played(script: &str, begin: Option<Body>) -> (Vec<Line>, String) {
+        played_within(SILENCE_MAX, script, begin)
+    }
+
+    fn played_within(
+        silence_max: Duration,
+        script: &str,
+        begin: Option<Body>,
+    ) -> (Vec<Line>, String) {
         let root = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let path = root.path().join("trace");
-        let lines = record(command, "job", &path, begin, &mut |_| {}).unwrap();
+        let lines = record_within(silence_max, command, "job", &path, begin, &mut |_| {}).unwrap();
         let kept = std::fs::read_to_string(&path).unwrap();
         assert_eq!(kept.lines().count(), lines.len());
         let Some(Body::Error { message }) = lines.last().map(|line| line.body.clone()) else {
@@ -274,6 +309,41 @@ mod tests {
             "{message}"
         );
         assert_eq!(played("exit 3", None).0.len(), 1);
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_ended_and_keeps_what_it_said() {
+        let line = String::from_utf8(trace(1)).unwrap();
+        let speaks = format!("cat >/dev/null; echo '{}'; exec sleep 600", line.trim());
+        let closes = format!(
+            "cat >/dev/null; echo '{}'; exec sleep 600 >&- 2>&-",
+            line.trim()
+        );
+        for script in [speaks, closes] {
+            let (lines, message) = played_within(Duration::from_millis(300), &script, None);
+            assert_eq!(lines.len(), 2, "{script}");
+            assert!(message.contains("said nothing"), "{script}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_written_ends_the_process_too() {
+        let path = Path::new("/dev/full");
+        if !path.exists() {
+            return; // other systems have no such device; the whole-program tests fill a real one
+        }
+        let mut command = Command::new("sh");
+        let line = String::from_utf8(trace(1)).unwrap();
+        command.args(["-c", &format!("echo '{}'; exec sleep 600", line.trim())]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = child.stdout.take().unwrap();
+        let watched = Watched::new(child, SILENCE_MAX);
+        let mut recorder = Recorder::new(File::options().write(true).open(path).unwrap());
+        let full = copy_lines(output, &mut recorder, &mut |_| {}).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        watched.kill();
+        let (status, was_silent) = watched.wait().unwrap();
+        assert!(!status.success() && !was_silent);
     }
 
     #[test]

@@ -5,9 +5,13 @@
 
 mod cells;
 mod evidence;
+mod forge;
+mod gate;
 mod generate;
 mod invariance;
+mod judging;
 mod models;
+mod robust;
 mod usage;
 
 use std::path::{Path, PathBuf};

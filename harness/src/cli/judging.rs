@@ -1,0 +1,70 @@
+//! Arguments of the subcommands that judge runs: gate, explain, compare, replay.
+//!
+//! Not here: arguments of making runs (`cli`).
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `gate`.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools)] // switches of a command line
+pub struct GateArguments {
+    /// Envelopes; all that have a baseline when left out
+    #[arg(value_name = "ENVELOPE")]
+    pub envelopes: Vec<String>,
+    /// A sealed run to hold against instead of the baseline
+    #[arg(long, value_name = "DIR")]
+    pub against: Option<PathBuf>,
+    /// Judge times too, against an earlier run on an equal machine
+    #[arg(long)]
+    pub timing: bool,
+    /// Write the new baseline and show what changed
+    #[arg(long)]
+    pub accept: bool,
+    /// Engine threads; no result may depend on them
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Kernel set; no result may depend on it
+    #[arg(long, value_parser = ["auto", "scalar", "avx2", "avx512"])]
+    pub kernels: Option<String>,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Also write JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also print `::error` lines for a GitHub workflow
+    #[arg(long, conflicts_with = "json")]
+    pub annotations: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// A run directory
+    pub directory: PathBuf,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArguments {
+    /// The run before
+    pub first: PathBuf,
+    /// The run after
+    pub second: PathBuf,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `N%`, the sign optional.
+pub(super) fn percent(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number
+        .filter(|percent| (1..=100).contains(percent))
+        .ok_or_else(|| "give 1% to 100%".to_owned())
+}

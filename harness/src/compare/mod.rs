@@ -1,0 +1,218 @@
+//! `compare`: two sealed runs of one question, counters and answers exactly, times by the one statistical rule.
+//!
+//! Runs that ask different things are refused with what differs. Across machines counters and answers are compared,
+//! for they are the same everywhere; times are withheld. Not here: the statistics (`workloads::statistics`).
+
+mod rows;
+pub mod times;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::CompareArguments;
+use crate::error::Error;
+use crate::gate::{fields, flatten};
+use crate::sealed::SealedRun;
+use crate::table::{Table, counted};
+use crate::world::World;
+use rows::Row;
+use times::Times;
+
+/// What differs between two runs that cannot be compared, or not in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// Its path in envelope.json or run.json.
+    pub key: String,
+    /// In the first run.
+    pub first: String,
+    /// In the second.
+    pub second: String,
+}
+
+impl Key {
+    fn of((key, first, second): (String, String, String)) -> Self {
+        Self { key, first, second }
+    }
+}
+
+/// Two runs beside each other.
+#[derive(Serialize)]
+struct Comparison<'a> {
+    first: &'a Path,
+    second: &'a Path,
+    /// Why they are not compared at all.
+    unlike: Vec<Key>,
+    /// Counters, hit rates and answers.
+    rows: Vec<Row>,
+    /// Rows whose two values differ.
+    rows_that_differ: usize,
+    /// Arms that only one of the runs asked.
+    arms_of_one_run: Vec<String>,
+    /// Builds may differ: that is what two runs are compared for.
+    build: Vec<Key>,
+    times: Option<Times>,
+}
+
+impl Comparison<'_> {
+    /// 0 equal and judged, 1 counters or answers differ, 3 refused or no verdict on the times.
+    fn exit_code(&self) -> u8 {
+        match &self.times {
+            _ if self.rows_that_differ > 0 => 1,
+            _ if self.rows.is_empty() => 3, // nothing in common says nothing
+            Some(times) if times.withheld_across_machines() => 0,
+            Some(times) if times.is_conclusive() => 0,
+            _ => 3,
+        }
+    }
+}
+
+/// Compares two runs and prints the outcome.
+pub fn compare(
+    arguments: &CompareArguments,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let first = SealedRun::open(&arguments.first, world)?;
+    let second = SealedRun::open(&arguments.second, world)?;
+    let unlike = unlike(&first, &second);
+    let likes = unlike.is_empty();
+    let rows = if likes {
+        rows::of(&first, &second)
+    } else {
+        Vec::new()
+    };
+    let comparison = Comparison {
+        first: &arguments.first,
+        second: &arguments.second,
+        rows_that_differ: rows.iter().filter(|row| !row.equal).count(),
+        arms_of_one_run: rows::arms_of_one_run(&first, &second),
+        build: keys(&json!(first.record.build), &json!(second.record.build)),
+        times: likes.then(|| times::compare(&first, &second)),
+        unlike,
+        rows,
+    };
+    let code = comparison.exit_code();
+    if arguments.json {
+        let mut document = json!(comparison);
+        document["exit_code"] = json!(code);
+        writeln!(out, "{document:#}")?;
+    } else {
+        write_text(&comparison, out)?;
+    }
+    Ok(code)
+}
+
+/// What makes two runs answers to different questions.
+fn unlike(first: &SealedRun, second: &SealedRun) -> Vec<Key> {
+    let question = |run: &SealedRun| {
+        let mut asked = run.asked.clone();
+        // Who was asked, and how often, is no part of what each was asked; threads and kernels change times only.
+        if let Some(run) = asked.get_mut("run").and_then(Value::as_object_mut) {
+            for field in ["arms", "reps", "arm_reps", "threads", "kernels"] {
+                run.remove(field);
+            }
+        }
+        let record = &run.record;
+        json!({
+            "envelope": asked,
+            "model": { "sha256": record.model.sha256, "tokenizer_sha256": record.model.tokenizer_sha256 },
+            "effective": { "mode": record.effective.mode, "kv_dtype": record.effective.kv_dtype },
+        })
+    };
+    let mut found = keys(&question(first), &question(second));
+    let machines = times::unequal_machines(&first.record, &second.record);
+    if machines.is_empty() {
+        // On one machine unlike settings are a mistake; across machines they follow from the machine.
+        found.extend(times::unequal_settings(&first.record, &second.record));
+    }
+    let hashes = [&first.record, &second.record].map(|record| record.envelope_sha256.clone());
+    if !found.is_empty() && hashes[0] != hashes[1] {
+        let [first, second] = hashes;
+        let key = "envelope_sha256".to_owned();
+        found.insert(0, Key { key, first, second });
+    }
+    found
+}
+
+/// Fields in which two documents differ.
+pub(crate) fn keys(first: &Value, second: &Value) -> Vec<Key> {
+    let flat = |value: &Value| {
+        let mut flat = BTreeMap::new();
+        flatten("", value, &mut flat);
+        flat
+    };
+    fields(&flat(first), &flat(second))
+        .into_iter()
+        .map(Key::of)
+        .collect()
+}
+
+fn write_text(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Error> {
+    writeln!(
+        out,
+        "first   {}\nsecond  {}\n",
+        comparison.first.display(),
+        comparison.second.display()
+    )?;
+    if !comparison.unlike.is_empty() {
+        writeln!(
+            out,
+            "INCONCLUSIVE: these runs are unlike, so nothing is compared. What differs:"
+        )?;
+        write!(out, "{}", table_of(&comparison.unlike).render())?;
+        writeln!(
+            out,
+            "\nRun one of them again with the settings of the other."
+        )?;
+        return Ok(());
+    }
+    write_rows(comparison, out)?;
+    if !comparison.arms_of_one_run.is_empty() {
+        let arms = comparison.arms_of_one_run.join("; ");
+        writeln!(out, "Asked in one run only, and not compared: {arms}\n")?;
+    }
+    if !comparison.build.is_empty() {
+        writeln!(out, "The builds differ, which is no obstacle:")?;
+        writeln!(out, "{}", table_of(&comparison.build).render())?;
+    }
+    if let Some(times) = &comparison.times {
+        write!(out, "{}", times.render())?;
+    }
+    Ok(())
+}
+
+fn write_rows(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Error> {
+    let rows = &comparison.rows;
+    if comparison.rows_that_differ == 0 {
+        writeln!(
+            out,
+            "Same work, same answers: {} of counters, hit rates, output ids and logits, all equal.\n",
+            counted(rows.len(), "row")
+        )?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "NOT THE SAME: {} of {} of counters, hit rates, output ids and logits differ.",
+        comparison.rows_that_differ,
+        counted(rows.len(), "row")
+    )?;
+    let mut table = Table::new(&["arm", "field", "first", "second"]).left(2);
+    for row in rows.iter().filter(|row| !row.equal) {
+        table.row([&row.arm, &row.field, &row.first, &row.second].map(String::as_str));
+    }
+    writeln!(out, "{}", table.render())?;
+    Ok(())
+}
+
+fn table_of(keys: &[Key]) -> Table {
+    let mut table = Table::new(&["key", "first", "second"]).left(3);
+    for Key { key, first, second } in keys {
+        table.row([key.as_str(), first, second]);
+    }
+    table
+}

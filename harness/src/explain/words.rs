@@ -1,0 +1,386 @@
+//! The sentences of an explanation. Not here: finding out (`misses`, `slowest`).
+
+use std::io::Write;
+
+use workloads::arm;
+use workloads::envelope::ResolvedEnvelope;
+use workloads::record::RatioRecord;
+
+use super::misses::{Group, Why};
+use super::slowest::Slow;
+use super::{Told, judged};
+use crate::error::Error;
+use crate::sealed::SealedRun;
+use crate::table::{Table, counted, duration, grouped, or_dash};
+
+/// Positions of a block of the cache.
+const PAGE_POSITIONS: usize = engine::PAGE_POSITIONS;
+
+/// A run of a session.
+pub(super) fn session(
+    run: &SealedRun,
+    envelope: &ResolvedEnvelope,
+    told: &[Told<'_>],
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    heading(run, out)?;
+    asked(envelope, told, out)?;
+    tokens(told, out)?;
+    times(told, out)?;
+    missed(told, out)?;
+    slow(told, out)?;
+    saved(&run.record.ratios, told, out)?;
+    closing(run, out)
+}
+
+fn heading(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
+    let record = &run.record;
+    let question = run.asked["question"].as_str().unwrap_or_default();
+    writeln!(
+        out,
+        "{}: {question}\nModel {} ({}), {} mode, {} kernels, {}, on a machine with {}.\n",
+        record.envelope,
+        record.model.name,
+        record.model.label,
+        record.effective.mode,
+        record.effective.kernels,
+        counted(record.effective.threads, "thread"),
+        counted(record.machine.cores, "core"),
+    )?;
+    Ok(())
+}
+
+fn asked(envelope: &ResolvedEnvelope, told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    let work = &envelope.workload;
+    writeln!(
+        out,
+        "What was asked\n  {} start from the same {} tokens, the prefix, and take {} each. In every turn an agent \
+         sends\n  its whole conversation so far and the model writes {} tokens; before the next turn {} tokens of a \
+         tool's\n  result are added. Each arm below is one way to answer the same {}; they differ in what\n  they \
+         keep and what they do at once:",
+        counted(work.agents, "agent"),
+        work.prefix,
+        counted(work.turns, "turn"),
+        work.decode,
+        work.result,
+        counted(envelope.requests(), "request"),
+    )?;
+    let width = told.iter().map(|told| told.arm.len()).max().unwrap_or(0);
+    for Told { arm: name, .. } in told {
+        let stands_for = arm::named(name).map_or("simulated", |arm| arm.stands_for);
+        writeln!(out, "    {name:<width$}  {stands_for}")?;
+    }
+    for (arm, turns) in &envelope.run.arm_turns {
+        writeln!(
+            out,
+            "  {arm} plays only the first {}.",
+            counted(*turns, "turn")
+        )?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn tokens(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    let mut table = Table::new(&[
+        "arm", "sent", "found", "carried", "computed", "written", "again",
+    ]);
+    for Told { arm, record, .. } in told {
+        table.row([
+            (*arm).to_owned(),
+            or_dash(record.prefill_tokens_logical, grouped),
+            or_dash(record.prefix_tokens_hit, grouped),
+            or_dash(record.carried_tokens, grouped),
+            or_dash(record.prefill_tokens_computed, grouped),
+            or_dash(record.decode_tokens, grouped),
+            or_dash(record.replayed_tokens, grouped),
+        ]);
+    }
+    writeln!(
+        out,
+        "Where the tokens went\n{}  sent: tokens of all prompts. Each was found in a cache, or computed, or carried: \
+         the last token of an\n  answer is computed only when the next turn needs it. written: tokens of the answers. \
+         again: tokens found\n  whole and run once more, because their result picks the first word.\n",
+        table.render()
+    )?;
+    Ok(())
+}
+
+fn times(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    let mut table = Table::new(&[
+        "arm",
+        "in all",
+        "reading prompts",
+        "writing answers",
+        "the rest",
+    ]);
+    for Told { arm, record, .. } in told {
+        let parts = record.prefill_ns.zip(record.decode_ns);
+        let rest = record
+            .wall_ns
+            .zip(parts)
+            .map(|(wall_ns, (prefill_ns, decode_ns))| {
+                wall_ns.saturating_sub(prefill_ns).saturating_sub(decode_ns)
+            });
+        table.row([
+            (*arm).to_owned(),
+            or_dash(record.wall_ns, duration),
+            or_dash(record.prefill_ns, duration),
+            or_dash(record.decode_ns, duration),
+            or_dash(rest, duration),
+        ]);
+    }
+    writeln!(
+        out,
+        "Where the time went\n{}  Medians over the repetitions, each column its own, from the first request to the \
+         last answer. the rest:\n  choosing what to do next, and writing the trace.\n",
+        table.render()
+    )?;
+    for Told { arm, record, .. } in told {
+        if let Some(error) = &record.error {
+            let failed = record.reps.saturating_sub(record.completed);
+            writeln!(
+                out,
+                "  {arm} FAILED in {failed} of {}: {error}\n",
+                record.reps
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn missed(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    writeln!(
+        out,
+        "Why requests missed\n  The cache holds blocks of {PAGE_POSITIONS} positions; positions and blocks are counted \
+         from 0. A prompt is found from\n  its start up to the first token that differs from all that is kept."
+    )?;
+    for Told { arm, misses, .. } in told {
+        writeln!(out, "  {arm}")?;
+        for group in misses {
+            writeln!(out, "    {}", sentence(group))?;
+            if group.why != Why::Nothing {
+                writeln!(out, "      {}", example(group))?;
+            }
+        }
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn sentence(group: &Group) -> String {
+    let many = counted(group.requests.len(), "request");
+    let Group {
+        matched,
+        known,
+        new,
+        carried,
+        ..
+    } = group;
+    let tokens = |count: &usize| format!("{} tokens", grouped(*count as u64));
+    match group.why {
+        Why::First => format!(
+            "{many}: nothing that begins alike had been asked before, so {} were computed.",
+            tokens(new)
+        ),
+        Why::NothingKept => format!(
+            "{many}: this arm keeps nothing, so {} were computed though they had been before, beside {} that were new.",
+            tokens(known),
+            tokens(new)
+        ),
+        Why::OutOfReach => format!(
+            "{many}: another agent's cache had it and this arm shares nothing between agents, so {} were computed once more.",
+            tokens(known)
+        ),
+        Why::NotThere => format!(
+            "{many}: {} had been asked before and were not there: dropped for want of room, or still being computed.",
+            tokens(known)
+        ),
+        Why::NewText => format!(
+            "{many}: all that could be found was, {}; {} were new, {} carried.",
+            tokens(matched),
+            tokens(new),
+            tokens(carried)
+        ),
+        Why::Nothing => format!("{many}: the whole prompt was found, {}.", tokens(matched)),
+    }
+}
+
+fn example(group: &Group) -> String {
+    let miss = &group.example;
+    format!(
+        "{} found {} of {} tokens; the first not found is position {}, in block {}: {}.",
+        miss.request,
+        miss.matched,
+        miss.prompt,
+        miss.matched,
+        miss.matched / PAGE_POSITIONS,
+        match group.why {
+            _ if miss.carried > 0 => "the last token of its last answer, fed only now",
+            Why::First => "the cache was empty of it",
+            Why::NothingKept => "nothing is ever there",
+            Why::OutOfReach => "only its own cache is searched",
+            Why::NotThere => "it had been asked before",
+            Why::NewText | Why::Nothing => "nobody had asked it before",
+        }
+    )
+}
+
+fn slow(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    writeln!(out, "The slowest request of each arm")?;
+    for Told { arm, slowest, .. } in told {
+        let Some(slow) = slowest else { continue };
+        writeln!(
+            out,
+            "  {arm}: {} of repetition {}, {} ({:.1} times the arm's median). {}",
+            slow.request,
+            slow.rep,
+            duration(slow.total_ns),
+            slow.total_ns as f64 / slow.median_ns.max(1) as f64,
+            because(slow)
+        )?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+/// The longest of its three parts, and what was done in it.
+fn because(slow: &Slow) -> String {
+    let share = |part_ns: u64| {
+        format!(
+            "{:.0} %",
+            100.0 * part_ns as f64 / slow.total_ns.max(1) as f64
+        )
+    };
+    let longest = slow.waiting_ns.max(slow.reading_ns).max(slow.writing_ns);
+    if longest == slow.waiting_ns {
+        format!(
+            "{} of it went by before it was begun: others were being read.",
+            share(longest)
+        )
+    } else if longest == slow.reading_ns {
+        format!(
+            "{} of it was reading the prompt, {} to compute, with whatever ran in the same steps.",
+            share(longest),
+            counted(slow.computed, "token")
+        )
+    } else {
+        format!(
+            "{} of it was writing {}, up to {} at a time.",
+            share(longest),
+            counted(slow.wrote, "token"),
+            counted(slow.batch_max, "request")
+        )
+    }
+}
+
+fn saved(ratios: &[RatioRecord], told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    if ratios.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "What each way saved")?;
+    let computed = |name: &str| {
+        let arm = told.iter().find(|told| told.arm == name)?;
+        arm.record.prefill_tokens_computed
+    };
+    for ratio in ratios {
+        let (own, other) = (computed(&ratio.arm), computed(&ratio.denominator));
+        writeln!(
+            out,
+            "  {} against {}{}: computed {} instead of {} prompt tokens, {:.2}x; {}.",
+            ratio.arm,
+            ratio.denominator,
+            if ratio.label.is_some() {
+                " (a floor)"
+            } else {
+                ""
+            },
+            or_dash(own, grouped),
+            or_dash(other, grouped),
+            ratio.prefill_tokens,
+            judged(ratio)
+        )?;
+    }
+    writeln!(
+        out,
+        "  2x means half. agent-kv-batched against agent-kv is batching alone; instance-shared against \
+         agent-kv-batched is\n  sharing the prefix; fused against instance-shared is attending it together. Nobody ships \
+         a floor.\n"
+    )?;
+    Ok(())
+}
+
+fn closing(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
+    let identity = &run.record.identity;
+    let answers = match (&identity.first_divergence, identity.arms.len()) {
+        (Some(at), _) => format!(
+            "The answers differ: {} of repetition {} parts from the others at agent {}, turn {}. No time can be compared.",
+            at.arm, at.rep, at.agent, at.turn
+        ),
+        (None, 0) => "No arm completed, so no answer was compared.".to_owned(),
+        (None, 1) => {
+            "The answers of only one arm are known; its repetitions gave the same, bit for bit."
+                .to_owned()
+        }
+        (None, _) => "All arms and repetitions gave the same answers, bit for bit.".to_owned(),
+    };
+    writeln!(
+        out,
+        "{answers}\nThe counts follow from the traces, which were audited just now; the times are what the machine's \
+         clock said."
+    )?;
+    Ok(())
+}
+
+/// A run of engine work: what each cell did, and what held it up.
+pub(super) fn cells(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
+    heading(run, out)?;
+    writeln!(
+        out,
+        "Each cell below is one piece of work, done by each arm alone. of limit: share of the speed this machine's \
+         memory\nor arithmetic would allow at best, where that was measured."
+    )?;
+    let mut table = Table::new(&["cell", "arm", "tokens/s", "of limit", "repetitions"]).left(2);
+    for cell in run.record.cells.iter().flatten() {
+        for (name, arm) in &cell.arms {
+            table.row([
+                cell.name.clone(),
+                name.clone(),
+                or_dash(arm.tokens_per_s, |speed| format!("{speed:.1}")),
+                or_dash(arm.share_of_limit, |share| {
+                    format!("{:.0} %", share * 100.0)
+                }),
+                format!("{} of {}", arm.completed, arm.reps),
+            ]);
+        }
+    }
+    writeln!(out, "{}", table.render())?;
+    for cell in run.record.cells.iter().flatten() {
+        for ratio in &cell.ratios {
+            let interval = ratio.low.zip(ratio.high);
+            writeln!(
+                out,
+                "  {}: {} has {} the speed of {} ({}): {}",
+                cell.name,
+                ratio.arm,
+                or_dash(ratio.speed, |speed| format!("{speed:.2}x")),
+                ratio.denominator,
+                or_dash(interval, |(low, high)| format!(
+                    "95 % interval {low:.2} to {high:.2}"
+                )),
+                ratio
+                    .verdict
+                    .as_ref()
+                    .or(ratio.withheld.as_ref())
+                    .map_or("-", String::as_str),
+            )?;
+        }
+        for (name, arm) in &cell.arms {
+            if let Some(error) = &arm.error {
+                writeln!(out, "  {}: {name} FAILED: {error}", cell.name)?;
+            }
+        }
+    }
+    writeln!(out)?;
+    closing(run, out)
+}

@@ -1,0 +1,328 @@
+//! The baseline of a gate: what an envelope must count and answer, on any machine. No times stand in it.
+//!
+//! One small file per envelope, `results/gate/ENVELOPE.json`, one request a line, so that a change of it reads well in
+//! a review. Not here: comparing (`differ`).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use workloads::envelope::{ResolvedEnvelope, Workload};
+use workloads::statistics::round6;
+use workloads::trace::Body;
+
+use crate::error::Error;
+use crate::files;
+use crate::sealed::{SealedRun, Trace};
+use crate::world::World;
+
+/// Schema tag of the file.
+pub(super) const GATE_SCHEMA: &str = "fak.gate/1";
+
+/// What must come out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Baseline {
+    /// [`GATE_SCHEMA`].
+    pub(super) schema: String,
+    /// The envelope's name.
+    pub(super) envelope: String,
+    /// What was asked, as far as it decides the answer.
+    pub(super) question: Question,
+    /// By arm.
+    pub(super) arms: BTreeMap<String, Counted>,
+    /// By request: all arms must give the same answer.
+    pub(super) answers: BTreeMap<String, Answered>,
+}
+
+/// What decides counters and answers. Threads, kernels and repetitions do not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Question {
+    /// Name of the model.
+    pub(super) model: String,
+    /// Its digest.
+    pub(super) model_sha256: String,
+    /// Numeric mode.
+    pub(super) mode: String,
+    /// What is asked of every arm.
+    pub(super) workload: Workload,
+    /// Turns of arms that play only the first few.
+    pub(super) arm_turns: BTreeMap<String, usize>,
+    /// Positions prefilled per step at most.
+    pub(super) chunk_tokens: usize,
+    /// Pages the KV pool may hold.
+    pub(super) kv_pages: usize,
+}
+
+/// What one arm counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Counted {
+    /// Over the whole session, by the name the run record has for it.
+    pub(super) counters: BTreeMap<String, u64>,
+    /// Share of prompt tokens found in a cache, six decimals.
+    pub(super) reuse_rate: f64,
+    /// By request: prompt tokens matched, computed, carried, replayed.
+    pub(super) requests: BTreeMap<String, [u64; 4]>,
+}
+
+/// The names of a request's four counts.
+pub(super) const REQUEST_COUNTS: [&str; 4] = ["matched", "computed", "carried", "replayed"];
+
+/// What one request answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answered {
+    /// Output ids.
+    pub(super) ids: Vec<u32>,
+    /// SHA-256 of the logits the last id was chosen from.
+    pub(super) logits_sha256: String,
+}
+
+/// One process of a run, in the same words.
+pub(super) struct Seen {
+    /// The arm.
+    pub(super) arm: String,
+    /// The repetition.
+    pub(super) rep: usize,
+    /// What it counted.
+    pub(super) counted: Counted,
+    /// What it answered, by request.
+    pub(super) answers: BTreeMap<String, Answered>,
+}
+
+impl Seen {
+    /// Reads a trace.
+    pub(super) fn of(trace: &Trace) -> Self {
+        let mut seen = Self {
+            arm: trace.arm.clone(),
+            rep: trace.rep,
+            counted: Counted::default(),
+            answers: BTreeMap::new(),
+        };
+        for line in &trace.lines {
+            seen.take(&line.body);
+        }
+        let counter = |name: &str| seen.counted.counters.get(name).copied().unwrap_or(0) as f64;
+        let logical = counter("prefill_tokens_logical");
+        if logical > 0.0 {
+            seen.counted.reuse_rate = round6(counter("prefix_tokens_hit") / logical);
+        }
+        seen
+    }
+
+    fn take(&mut self, body: &Body) {
+        match body {
+            Body::Prefix {
+                request, matched, ..
+            } => self.counts_of(request)[0] = *matched as u64,
+            Body::Prefill {
+                request,
+                computed,
+                carried,
+                replayed,
+                ..
+            } => {
+                let counts = self.counts_of(request);
+                [counts[1], counts[2], counts[3]] =
+                    [computed, carried, replayed].map(|&count| count as u64);
+            }
+            Body::Finish {
+                request,
+                ids,
+                logits_sha256,
+                ..
+            } => {
+                let answer = Answered {
+                    ids: ids.clone(),
+                    logits_sha256: logits_sha256.clone(),
+                };
+                self.answers.insert(request.clone(), answer);
+            }
+            Body::End {
+                requests,
+                prefill_tokens_computed,
+                prefill_tokens_logical,
+                prefix_tokens_hit,
+                decode_tokens,
+                carried_tokens,
+                replayed_tokens,
+                ..
+            } => {
+                let counters = [
+                    ("requests", *requests as u64),
+                    ("prefill_tokens_computed", *prefill_tokens_computed),
+                    ("prefill_tokens_logical", *prefill_tokens_logical),
+                    ("prefix_tokens_hit", *prefix_tokens_hit),
+                    ("decode_tokens", *decode_tokens),
+                    ("carried_tokens", *carried_tokens),
+                    ("replayed_tokens", *replayed_tokens),
+                ];
+                let named = counters.map(|(name, count)| (name.to_owned(), count));
+                self.counted.counters = named.into();
+            }
+            _ => {}
+        }
+    }
+
+    fn counts_of(&mut self, request: &str) -> &mut [u64; 4] {
+        let requests = &mut self.counted.requests;
+        requests.entry(request.to_owned()).or_default()
+    }
+}
+
+impl Question {
+    /// What `run` asked.
+    pub(super) fn of(run: &SealedRun) -> Result<Self, Error> {
+        let model = &run.record.model;
+        Ok(Self::asked(session(run)?, &model.name, &model.sha256))
+    }
+
+    /// What `envelope` asks of a model.
+    pub(super) fn asked(envelope: ResolvedEnvelope, model: &str, model_sha256: &str) -> Self {
+        let run = envelope.run;
+        Self {
+            model: model.to_owned(),
+            model_sha256: model_sha256.to_owned(),
+            mode: envelope.mode,
+            workload: envelope.workload,
+            arm_turns: run.arm_turns,
+            chunk_tokens: run.chunk_tokens,
+            kv_pages: run.kv_pages,
+        }
+    }
+}
+
+/// The envelope of a run of a session.
+pub(super) fn session(run: &SealedRun) -> Result<ResolvedEnvelope, Error> {
+    run.session().ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is engine work, which has no gate: give an envelope of kind session",
+            run.record.envelope
+        ))
+    })
+}
+
+impl Baseline {
+    /// What `run` counted and answered, as the baseline of runs to come.
+    pub(super) fn of(run: &SealedRun) -> Result<Self, Error> {
+        let question = Question::of(run)?;
+        if !run.record.complete || !run.record.identity.equal {
+            return Err(Error::Unreachable(format!(
+                "{} is no baseline: {}",
+                run.directory.display(),
+                if run.record.complete {
+                    "its arms answered differently"
+                } else {
+                    "not every arm completed"
+                }
+            )));
+        }
+        let (mut arms, mut answers) = (BTreeMap::new(), BTreeMap::new());
+        for trace in run.traces.iter().filter(|trace| trace.rep == 0) {
+            let seen = Seen::of(trace);
+            arms.insert(seen.arm, seen.counted);
+            answers.extend(seen.answers);
+        }
+        Ok(Self {
+            schema: GATE_SCHEMA.to_owned(),
+            envelope: run.record.envelope.clone(),
+            question,
+            arms,
+            answers,
+        })
+    }
+
+    /// The same question, answered as one process did.
+    pub(super) fn of_process(&self, seen: &Seen) -> Self {
+        Self {
+            arms: [(seen.arm.clone(), seen.counted.clone())].into(),
+            answers: seen.answers.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Where the baseline of an envelope is kept.
+    pub(super) fn path(envelope: &str, world: &World) -> PathBuf {
+        directory(world).join(format!("{envelope}.json"))
+    }
+
+    /// Reads a baseline.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let refused = |why: String| Error::Broken(format!("{}: {why}", path.display()));
+        let baseline: Self = serde_json::from_str(&files::read_text(path)?)
+            .map_err(|error| refused(error.to_string()))?;
+        if baseline.schema != GATE_SCHEMA {
+            return Err(refused(format!(
+                "its schema is {}, this program reads {GATE_SCHEMA}; `harness gate {} --accept` writes it anew",
+                baseline.schema, baseline.envelope
+            )));
+        }
+        if baseline.arms.is_empty() || baseline.answers.is_empty() {
+            return Err(refused(
+                "it expects nothing, so nothing could fail".to_owned(),
+            ));
+        }
+        Ok(baseline)
+    }
+
+    /// The file: JSON with one request on each line.
+    pub(super) fn to_text(&self) -> Result<String, serde_json::Error> {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{{\n  \"schema\": {},\n  \"envelope\": {},\n  \"question\": {},\n  \"arms\": {{",
+            serde_json::to_string(&self.schema)?,
+            serde_json::to_string(&self.envelope)?,
+            serde_json::to_string(&self.question)?,
+        );
+        let arms = self.arms.iter().map(|(name, counted)| {
+            Ok(format!(
+                "    {name:?}: {{\n      \"counters\": {},\n      \"reuse_rate\": {},\n      \"requests\": {{\n{}\n      }}\n    }}",
+                serde_json::to_string(&counted.counters)?,
+                serde_json::to_string(&counted.reuse_rate)?,
+                entries(&counted.requests, "        ")?,
+            ))
+        });
+        let arms: Vec<String> = arms.collect::<Result<_, serde_json::Error>>()?;
+        let _ = writeln!(text, "{}\n  }},\n  \"answers\": {{", arms.join(",\n"));
+        let _ = writeln!(text, "{}\n  }}\n}}", entries(&self.answers, "    ")?);
+        Ok(text)
+    }
+}
+
+/// The entries of a map, one a line.
+fn entries<T: Serialize>(
+    map: &BTreeMap<String, T>,
+    indent: &str,
+) -> Result<String, serde_json::Error> {
+    let lines: Vec<String> = map
+        .iter()
+        .map(|(name, value)| {
+            Ok(format!(
+                "{indent}{name:?}: {}",
+                serde_json::to_string(value)?
+            ))
+        })
+        .collect::<Result<_, serde_json::Error>>()?;
+    Ok(lines.join(",\n"))
+}
+
+/// The directory of all baselines.
+pub(super) fn directory(world: &World) -> PathBuf {
+    world.results().join("gate")
+}
+
+/// Envelopes that have a baseline.
+pub(super) fn envelopes(world: &World) -> Result<Vec<String>, Error> {
+    let directory = directory(world);
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let names = files::files_below(&directory)?;
+    let names = names.iter().filter_map(|name| name.strip_suffix(".json"));
+    Ok(names.map(str::to_owned).collect())
+}

@@ -1,0 +1,278 @@
+//! `gate`: runs an envelope and holds every counter, hit rate, output id and logit hash against a committed baseline.
+//!
+//! All of these are the same on every machine by contract, so any difference is a change of the program. Times are
+//! looked at only with `--timing`. Not here: the comparison (`differ`), its negative controls (`control`), the
+//! statistics of times (`compare`).
+
+mod baseline;
+mod control;
+mod differ;
+mod show;
+mod timing;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use workloads::envelope::ResolvedEnvelope;
+
+use crate::cli::{GateArguments, RunArguments};
+use crate::compare::times::Times;
+use crate::error::Error;
+use crate::run::plan::{self, Planned};
+use crate::sealed::SealedRun;
+use crate::world::World;
+use crate::{files, models, run};
+use baseline::{Baseline, Question, Seen};
+use differ::{Difference, differences, unlike};
+
+pub(crate) use differ::{around, fields, first_difference, flatten};
+
+/// One envelope's outcome.
+#[derive(Serialize)]
+struct Checked {
+    envelope: String,
+    /// The file or run it was held against, as a user would type it.
+    baseline: PathBuf,
+    /// The run that was made.
+    dir: PathBuf,
+    arms: Vec<String>,
+    requests: usize,
+    differences: Vec<Difference>,
+    /// Lies told to the gate itself, all noticed.
+    controls_noticed: usize,
+    accepted: bool,
+    /// There was no baseline before.
+    first: bool,
+    timing: Option<Times>,
+}
+
+impl Checked {
+    /// 0 as before or accepted, 1 differs or slower, 3 no verdict on the times.
+    fn exit_code(&self) -> u8 {
+        match &self.timing {
+            _ if !self.differences.is_empty() && !self.accepted => 1,
+            Some(times) => times.exit_code(),
+            None => 0,
+        }
+    }
+}
+
+/// An envelope and what came of it.
+struct Outcome {
+    envelope: String,
+    result: Result<Checked, Error>,
+}
+
+impl Outcome {
+    fn exit_code(&self) -> u8 {
+        match &self.result {
+            Ok(checked) => checked.exit_code(),
+            Err(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Codes from the gravest: broken evidence, a wrong question, nothing measured, a failed gate, no verdict.
+const GRAVEST_FIRST: [u8; 5] = [4, 2, 5, 1, 3];
+
+/// Gates every envelope asked for and returns the gravest exit code.
+pub fn gate(arguments: &GateArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let envelopes = asked(arguments, world)?;
+    let outcomes: Vec<Outcome> = envelopes
+        .into_iter()
+        .map(|envelope| Outcome {
+            result: check(&envelope, arguments, world),
+            envelope,
+        })
+        .collect();
+    let codes: Vec<u8> = outcomes.iter().map(Outcome::exit_code).collect();
+    let code = GRAVEST_FIRST.into_iter().find(|code| codes.contains(code));
+    let code = code.unwrap_or(0);
+    if let Some(path) = &arguments.junit {
+        let path = world.working_directory.join(path);
+        files::write_atomically(&path, show::junit(&outcomes).as_bytes())?;
+    }
+    if arguments.json {
+        show::json(&outcomes, code, out)?;
+    } else {
+        show::text(&outcomes, world, out)?;
+    }
+    if arguments.annotations {
+        show::annotations(&outcomes, world, out)?;
+    }
+    Ok(code)
+}
+
+/// The envelopes named, else all that have a baseline.
+fn asked(arguments: &GateArguments, world: &World) -> Result<Vec<String>, Error> {
+    if !arguments.envelopes.is_empty() {
+        if arguments.against.is_some() && arguments.envelopes.len() > 1 {
+            let usage = "--against DIR is one run: give one envelope with it";
+            return Err(Error::Usage(usage.to_owned()));
+        }
+        return Ok(arguments.envelopes.clone());
+    }
+    if let Some(directory) = &arguments.against {
+        return Ok(vec![SealedRun::open(directory, world)?.record.envelope]);
+    }
+    let envelopes = baseline::envelopes(world)?;
+    if envelopes.is_empty() {
+        return Err(Error::Usage(format!(
+            "no baseline in results/gate; write the first with `{} gate smoke --accept`",
+            world.command
+        )));
+    }
+    Ok(envelopes)
+}
+
+/// Runs one envelope and compares.
+fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Checked, Error> {
+    let asked = run_arguments(envelope, arguments);
+    let planned = planned(&asked, world)?;
+    let against = match &arguments.against {
+        Some(directory) => Some(SealedRun::open(directory, world)?),
+        None => None,
+    };
+    let path = Baseline::path(&planned.name, world);
+    let (expected, named) = match &against {
+        Some(run) => (Some(Baseline::of(run)?), run.directory.clone()),
+        None if path.is_file() => (Some(Baseline::read(&path)?), path.clone()),
+        None => (None, path.clone()),
+    };
+    if expected.is_none() && !arguments.accept {
+        return Err(Error::Usage(format!(
+            "{} has no baseline; write it with `{} gate {envelope} --accept`",
+            planned.name, world.command
+        )));
+    }
+    if let Some(expected) = expected.as_ref().filter(|_| !arguments.accept) {
+        // Of the model only a run can tell; the rest is known before a minute is spent.
+        let Question {
+            model,
+            model_sha256,
+            ..
+        } = &expected.question;
+        let question = Question::asked(planned.clone(), model, model_sha256);
+        refuse_unlike(expected, &question, envelope, world)?;
+    }
+    let run = run::sealed_session(&asked, world)?;
+    refuse_incomplete(&run)?;
+    let seen: Vec<Seen> = run.traces.iter().map(Seen::of).collect();
+    let question = Question::of(&run)?;
+    let mut found = Vec::new();
+    if let Some(expected) = &expected {
+        if !arguments.accept {
+            refuse_unlike(expected, &question, envelope, world)?;
+        }
+        found = differences(expected, &seen);
+    }
+    let now = arguments.accept.then(|| Baseline::of(&run)).transpose()?;
+    let held = now.as_ref().or(expected.as_ref());
+    let controls_noticed = match held {
+        Some(held) => control::run(held, &seen, &run, &planned.model, world)?,
+        None => 0,
+    };
+    if let Some(now) = &now {
+        let text = now
+            .to_text()
+            .map_err(|error| Error::Broken(error.to_string()))?;
+        files::create_directories(&baseline::directory(world))?;
+        files::write_atomically(&path, text.as_bytes())?;
+    }
+    decode(&mut found, &planned.model, world);
+    let timing = arguments.timing.then(|| timing::of(&run, against, world));
+    Ok(Checked {
+        envelope: planned.name,
+        baseline: shown(&named, world),
+        dir: shown(&run.directory, world),
+        arms: run.record.identity.arms.clone(),
+        requests: run.record.identity.requests,
+        differences: found,
+        controls_noticed,
+        accepted: arguments.accept,
+        first: expected.is_none(),
+        timing: timing.transpose()?,
+    })
+}
+
+fn shown(path: &Path, world: &World) -> PathBuf {
+    let relative = path.strip_prefix(&world.working_directory);
+    relative.unwrap_or(path).to_path_buf()
+}
+
+fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
+    RunArguments {
+        envelope: envelope.to_owned(),
+        arms: Vec::new(),
+        // Counters and answers are the same every time; only times need repetitions.
+        reps: (!arguments.timing).then_some(1),
+        model: None,
+        threads: arguments.threads,
+        kernels: arguments.kernels.clone(),
+        mode: None,
+        programs: Vec::new(),
+        out: None,
+        pull: false,
+        json: false,
+    }
+}
+
+/// The envelope before it runs, its model as it names it.
+fn planned(arguments: &RunArguments, world: &World) -> Result<ResolvedEnvelope, Error> {
+    match plan::plan(arguments, world)? {
+        Planned::Session(plan) => Ok(plan.envelope),
+        Planned::Engine(plan) => Err(Error::Usage(format!(
+            "{} is engine work, which has no gate: give an envelope of kind session",
+            plan.envelope.name
+        ))),
+    }
+}
+
+fn refuse_incomplete(run: &SealedRun) -> Result<(), Error> {
+    let failed = run.record.arms.iter().find_map(|(name, arm)| {
+        let error = arm.error.as_ref()?;
+        Some(format!("{name} failed: {error}"))
+    });
+    failed.map_or(Ok(()), |failed| Err(Error::Unreachable(failed)))
+}
+
+fn refuse_unlike(
+    expected: &Baseline,
+    question: &Question,
+    envelope: &str,
+    world: &World,
+) -> Result<(), Error> {
+    let keys = unlike(&expected.question, question);
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let lines = keys.iter().map(|(field, expected, got)| {
+        format!("\n  {field}: the baseline has {expected}, this run {got}")
+    });
+    Err(Error::Usage(format!(
+        "{envelope}: the baseline answers another question, so nothing can be compared{}\n\
+         if the change is meant, `{} gate {envelope} --accept` writes a new baseline",
+        lines.collect::<String>(),
+        world.command
+    )))
+}
+
+/// Puts text beside ids that differ, where the model has a tokenizer.
+fn decode(found: &mut [Difference], model: &str, world: &World) {
+    if found.iter().all(|difference| difference.ids.is_none()) {
+        return;
+    }
+    let Ok(model) = models::locate(model, world).and_then(|located| located.open()) else {
+        return; // the ids are shown; text is a help and no more
+    };
+    let Some(tokenizer) = model.tokenizer() else {
+        return;
+    };
+    for difference in found {
+        if let Some((expected, got)) = &difference.ids {
+            difference.expected_text = tokenizer.decode(expected).ok();
+            difference.got_text = tokenizer.decode(got).ok();
+        }
+    }
+}

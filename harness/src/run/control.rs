@@ -1,0 +1,47 @@
+//! The negative control of a gate: one arm's first turn once more, in a process of its own, one logit off by a bit.
+//!
+//! Its trace is read and thrown away; it never lies in a run directory. Not here: what must be noticed (`gate`).
+
+use std::fs;
+use std::path::PathBuf;
+
+use baselines::ArmJob;
+use workloads::envelope::ResolvedEnvelope;
+use workloads::trace::Line;
+
+use super::{arm, own_process, process};
+use crate::error::Error;
+use crate::models;
+use crate::world::World;
+
+/// A file that is gone when its owner is.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0); // scratch files that stay do no harm
+    }
+}
+
+/// The lines of `arm`, asked the first turn of `envelope` and perturbed.
+pub fn perturbed(
+    envelope: &ResolvedEnvelope,
+    arm: &str,
+    model: &str,
+    world: &World,
+) -> Result<Vec<Line>, Error> {
+    let mut envelope = envelope.clone();
+    envelope.workload.turns = 1;
+    envelope.run.arm_turns.clear();
+    let job = ArmJob {
+        arm: arm.to_owned(),
+        rep: 0,
+        model_path: models::locate(model, world)?.path,
+        envelope,
+        perturbed: true,
+    };
+    let name = format!("fak-control-{}.jsonl", std::process::id());
+    let scratch = Scratch(world.scratch.join(name));
+    let job = arm::travelling(&job)?;
+    process::record(own_process(world), &job, &scratch.0, None, &mut |_| {})
+}

@@ -1,0 +1,164 @@
+//! A sealed run, read back by those who compare, explain or repeat it: only once its audit found it whole.
+//!
+//! Not here: any doubt about the evidence (`audit`), or reading a run that is still being made (`run`).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use workloads::envelope::ResolvedEnvelope;
+use workloads::record::RunRecord;
+use workloads::trace::{Base, Body, Line};
+
+use crate::error::Error;
+use crate::files;
+use crate::world::World;
+
+/// A run whose evidence holds.
+pub struct SealedRun {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// envelope.json, of either kind.
+    pub asked: Value,
+    /// run.json.
+    pub record: RunRecord,
+    /// Every trace of our own arms, in the order of their names; what other programs said is not among them.
+    pub traces: Vec<Trace>,
+    /// What the audit found.
+    pub audit: audit::Report,
+}
+
+/// The trace of one process.
+pub struct Trace {
+    /// Its file, relative to the run.
+    pub path: String,
+    /// The cell it worked through, in runs of engine work.
+    pub cell: Option<String>,
+    /// Who was asked.
+    pub arm: String,
+    /// The how manieth time, from 0.
+    pub rep: usize,
+    /// What it said.
+    pub lines: Vec<Line>,
+}
+
+impl Trace {
+    /// How messages call its arm: with the cell, where there is one.
+    pub fn whose(&self) -> String {
+        match &self.cell {
+            Some(cell) => format!("{cell}, {}", self.arm),
+            None => self.arm.clone(),
+        }
+    }
+
+    /// Every prompt, by request, rebuilt from what each continues.
+    pub fn prompts(&self) -> HashMap<&str, Vec<u32>> {
+        let mut texts: HashMap<&str, Vec<u32>> = HashMap::new();
+        let mut prompts: HashMap<&str, Vec<u32>> = HashMap::new();
+        for line in &self.lines {
+            match &line.body {
+                Body::Text { name, ids } => {
+                    texts.insert(name, ids.clone());
+                }
+                Body::Request {
+                    id,
+                    base,
+                    keep,
+                    append,
+                    ..
+                } => {
+                    let base = match base {
+                        Some(Base::Text(name) | Base::Request(name)) => texts.get(name.as_str()),
+                        None => None,
+                    };
+                    let kept = base.map_or(&[][..], |ids| &ids[..ids.len().min(*keep)]);
+                    let prompt = [kept, append].concat();
+                    prompts.insert(id, prompt.clone());
+                    texts.insert(id, prompt);
+                }
+                Body::Finish { request, ids, .. } => {
+                    if let Some(text) = texts.get_mut(request.as_str()) {
+                        text.extend(ids);
+                    }
+                }
+                _ => {}
+            }
+        }
+        prompts
+    }
+}
+
+impl SealedRun {
+    /// Reads the run in `directory`, unless its evidence is broken.
+    pub fn open(directory: &Path, world: &World) -> Result<Self, Error> {
+        let path = world.working_directory.join(directory);
+        if !path.is_dir() {
+            return Err(Error::Usage(format!(
+                "no directory {}; give a run directory, such as `{} run smoke` writes",
+                directory.display(),
+                world.command
+            )));
+        }
+        let audit = audit::audit_run(&path);
+        Self::audited(path, audit)
+    }
+
+    /// Reads a run that has just been audited.
+    pub fn audited(directory: PathBuf, audit: audit::Report) -> Result<Self, Error> {
+        if audit.exit_code() == 4 {
+            return Err(Error::Broken(audit.render()));
+        }
+        let record: RunRecord = read_json(&directory.join("run.json"))?;
+        let asked: Value = read_json(&directory.join("envelope.json"))?;
+        let mut traces = Vec::new();
+        for name in files::files_below(&directory)? {
+            let own = name.starts_with("trace/");
+            traces.extend(if own {
+                read_trace(&directory, name)?
+            } else {
+                None
+            });
+        }
+        Ok(Self {
+            directory,
+            asked,
+            record,
+            traces,
+            audit,
+        })
+    }
+
+    /// Its envelope, where that is a session.
+    pub fn session(&self) -> Option<ResolvedEnvelope> {
+        ResolvedEnvelope::deserialize(&self.asked).ok()
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    serde_json::from_str(&files::read_text(path)?)
+        .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))
+}
+
+/// A trace of ours; `None` if another program's.
+fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
+    let text = files::read_text(&directory.join(&path))?;
+    let lines: Vec<Line> = (1..)
+        .zip(text.lines())
+        .map(|(number, line)| {
+            serde_json::from_str(line)
+                .map_err(|error| Error::Broken(format!("{path}:{number}: {error}")))
+        })
+        .collect::<Result<_, _>>()?;
+    let Some(Body::Begin { cell, arm, rep, .. }) = lines.first().map(|line| &line.body) else {
+        return Ok(None);
+    };
+    Ok(Some(Trace {
+        cell: cell.clone(),
+        arm: arm.clone(),
+        rep: *rep,
+        path,
+        lines,
+    }))
+}

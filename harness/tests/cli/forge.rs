@@ -1,0 +1,57 @@
+//! Lies in evidence that is otherwise of one piece: chained, counted and sealed again.
+//!
+//! Not here: lies that an audit finds (`audit`'s own corpus).
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use workloads::trace::{Body, Line, ids_sha256, sha256_hex};
+
+use super::read_json;
+
+/// Applies `lie` to every line of the only trace of a run, chains the trace and seals the run again.
+pub(crate) fn trace(directory: &Path, trace: &str, lie: impl Fn(&mut Body)) {
+    let path = directory.join("trace").join(format!("{trace}.jsonl"));
+    let mut kept = String::new();
+    let mut last_sha256 = "0".repeat(64);
+    let mut answers = Vec::new();
+    for text in fs::read_to_string(&path).unwrap().lines() {
+        let mut line: Line = serde_json::from_str(text).unwrap();
+        lie(&mut line.body);
+        if let Body::Finish {
+            request,
+            ids,
+            logits_sha256,
+            ..
+        } = &line.body
+        {
+            answers.push((request.clone(), ids.clone(), logits_sha256.clone()));
+        }
+        line.prev = last_sha256;
+        let text = serde_json::to_string(&line).unwrap();
+        last_sha256 = sha256_hex(text.as_bytes());
+        kept.push_str(&text);
+        kept.push('\n');
+    }
+    fs::write(&path, kept).unwrap();
+    // Digests of the record go by agent, then turn, which here is the order of the names.
+    answers.sort();
+    let ids: Vec<u32> = answers.iter().flat_map(|(_, ids, _)| ids.clone()).collect();
+    let hashes: String = answers.iter().map(|(_, _, hash)| hash.as_str()).collect();
+    let arm = trace.rsplit_once('-').unwrap().0;
+    edit_record(directory, |record| {
+        record["arms"][arm]["output_sha256"] = ids_sha256(&ids).into();
+        record["arms"][arm]["logits_sha256"] = sha256_hex(hashes.as_bytes()).into();
+    });
+}
+
+/// Changes run.json and seals the run again.
+pub(crate) fn edit_record(directory: &Path, edit: impl Fn(&mut Value)) {
+    let path = directory.join("run.json");
+    let mut record = read_json(&path);
+    edit(&mut record);
+    fs::write(&path, format!("{record:#}\n")).unwrap();
+    fs::remove_file(directory.join("SHA256SUMS")).unwrap();
+    harness::seal::seal(directory).unwrap();
+}
