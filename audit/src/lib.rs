@@ -16,6 +16,7 @@ mod format;
 mod hash;
 mod identity;
 mod index;
+mod latencies;
 mod line;
 mod needs;
 mod notebook;

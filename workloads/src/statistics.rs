@@ -5,6 +5,7 @@
 
 use crate::splitmix::SplitMix64;
 
+pub mod simulate;
 pub mod spread;
 
 /// Resamples of a bootstrap.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::Reader;
 use crate::hash;
+use crate::latencies::Times;
 use crate::line::{Base, Finish, Prefill, Prefix, Request};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle::{Cache, common_prefix};
@@ -34,6 +35,7 @@ pub(super) struct Asking {
     /// Most requests open at once while this one was.
     open_peak: u64,
     pub(super) logits_sha256: String,
+    pub(super) times: Times,
 }
 
 /// The ids a request continues, and the (agent, turn) they belong to if they are a request's.
@@ -110,6 +112,7 @@ impl Reader<'_> {
             computed: 0,
             open_peak: self.open,
             logits_sha256: String::new(),
+            times: Times::default(),
         };
         self.requests.insert(id, asking);
         Ok(())
@@ -314,6 +317,7 @@ impl Reader<'_> {
         // The last output token was never fed, so it has no KV.
         asking.cached = asking.ids.len() - usize::from(length > 0);
         asking.logits_sha256 = finish.logits_sha256;
+        asking.times = Times::of(&finish.token_t_ns);
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill
