@@ -50,6 +50,9 @@ smoke_out="target/smoke-run"
 rm -rf "$smoke_out"
 "$harness" run smoke --out "$smoke_out"
 
+say "how often the statistical rule errs, on made-up runs"
+"$harness" selftest statistics --trials 1000
+
 if [ "$tier" = full ]; then
   say "long goldens"
   cargo test -p engine --test golden_full

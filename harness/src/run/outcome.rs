@@ -167,6 +167,9 @@ impl Outcome<'_> {
                 at.position
                     .map_or("in the logits".to_owned(), |place| format!("token {place}"))
             ),
+            (None, []) if self.record.complete => {
+                "same answers: nothing to compare, only scripted ones were given".to_owned()
+            }
             (None, []) => "same answers: unknown, no arm completed".to_owned(),
             (None, [arm]) => format!("same answers: nothing to compare, only {arm} ran"),
             (None, _) => format!(

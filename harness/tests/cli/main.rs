@@ -8,6 +8,7 @@ mod evidence;
 mod generate;
 mod invariance;
 mod models;
+mod spread;
 mod usage;
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //!
 //! Not here: any figure that is not in the run record.
 
-use workloads::record::{ArmRecord, Latencies, RunRecord};
+use workloads::record::{ArmRecord, CellRatio, Latencies, RunRecord};
 use workloads::statistics::spread::{Distribution, not_licensed};
 
 use crate::machine::noise;
@@ -66,40 +66,42 @@ pub(super) fn latencies_legend(record: &RunRecord) -> String {
 
 /// Samples far out, results near the instrument, and how noisy it was: one line each.
 pub(in crate::run) fn remarks(record: &RunRecord) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (name, arm) in &record.arms {
-        lines.extend(far_out(
-            &format!("{name}: repetition"),
-            arm.outliers.as_ref(),
-        ));
-    }
-    for ratio in &record.ratios {
-        let words = format!("{} over {}: pair", ratio.arm, ratio.denominator);
-        lines.extend(far_out(&words, ratio.outliers.as_ref()));
-    }
-    for cell in record.cells.iter().flatten() {
-        for (name, arm) in &cell.arms {
-            let words = format!("{}, {name}: repetition", cell.name);
-            lines.extend(far_out(&words, arm.outliers.as_ref()));
-        }
-        for ratio in &cell.ratios {
-            let words = format!("{}, over {}: pair", cell.name, ratio.denominator);
-            lines.extend(far_out(&words, ratio.outliers.as_ref()));
-        }
-    }
-    lines.extend(near_the_instrument(record));
     let sittings = record.sittings.iter().filter_map(|it| it.noise.as_ref());
-    lines.extend(sittings.map(|it| format!("noise: {}", noise::words(it, record.machine.cores))));
-    lines
+    let noise = sittings.map(|it| format!("noise: {}", noise::words(it, record.machine.cores)));
+    let lines = far_out(record)
+        .into_iter()
+        .chain(near_the_instrument(record));
+    lines.chain(noise).collect()
 }
 
-fn far_out(words: &str, outliers: Option<&Vec<usize>>) -> Option<String> {
-    let places: Vec<String> = outliers?.iter().map(ToString::to_string).collect();
-    (!places.is_empty()).then(|| {
-        let places = places.join(", ");
-        format!(
-            "{words} {places} lies far from the others (beyond Tukey's fences) and counts like them"
-        )
+fn far_out(record: &RunRecord) -> Option<String> {
+    let arms = record.arms.iter();
+    let arms = arms.map(|(name, arm)| (format!("{name} repetition"), &arm.outliers));
+    let ratios = record.ratios.iter().map(|it| {
+        let words = format!("{} over {} pair", it.arm, it.denominator);
+        (words, &it.outliers)
+    });
+    let cells = || record.cells.iter().flatten();
+    let cell_arms = cells().flat_map(|cell| {
+        let words = |name: &str| format!("{}, {name} repetition", cell.name);
+        cell.arms
+            .iter()
+            .map(move |(name, arm)| (words(name), &arm.outliers))
+    });
+    let cell_ratios = cells().flat_map(|cell| {
+        let words = |it: &CellRatio| format!("{}, over {} pair", cell.name, it.denominator);
+        cell.ratios.iter().map(move |it| (words(it), &it.outliers))
+    });
+    let places = arms.chain(ratios).chain(cell_arms).chain(cell_ratios);
+    let found: Vec<String> = places
+        .filter_map(|(words, outliers)| {
+            let places: Vec<String> = outliers.iter().flatten().map(ToString::to_string).collect();
+            (!places.is_empty()).then(|| format!("{words} {}", places.join(", ")))
+        })
+        .collect();
+    (!found.is_empty()).then(|| {
+        let found = found.join("; ");
+        format!("beyond Tukey's fences, and counted like the others: {found}")
     })
 }
 
