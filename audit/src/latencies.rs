@@ -131,10 +131,9 @@ pub(crate) fn expect(expected: &mut Value, arms: &Arms<'_>, instrument: Option<&
             completed.map(|ends| ends.iter().map(|it| it.wall_ns).collect());
         let wall_ns = figures["wall_ns"].as_u64();
         let latencies = walls.as_ref().map(|_| distributions(arms.traces(name)));
-        let request_ns = latencies
-            .as_ref()
-            .and_then(|it| it["e2e_ns"]["percentiles"]["p50"]["nearest"].as_u64());
-        let times = [wall_ns, request_ns].into_iter().flatten();
+        let p50 = |kind: &str| latencies.as_ref()?[kind]["percentiles"]["p50"]["nearest"].as_u64();
+        let of_requests = [p50("ttft_ns"), p50("tpot_ns"), p50("e2e_ns")];
+        let times = of_requests.into_iter().chain([wall_ns]).flatten();
         let near = wall_ns.map(|_| times.min().is_some_and(|least| instrument.limits(least)));
         figures["outliers"] = json!(walls.map(|walls| far_out(&walls, |ns| *ns as f64)));
         figures["latencies"] = json!(latencies);

@@ -98,7 +98,12 @@ fn measure<W: Write>(
     let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
     fits::check(&job.envelope, kind, native.model().context_length())?;
     if kind == &MOCK {
-        let unscripted = || Error::Contradiction("the job of mock has no script".to_owned());
+        let unscripted = || workloads::Error::Field {
+            place: "envelope.json".to_owned(),
+            field: "mock".to_owned(),
+            value: "nothing".to_owned(),
+            wanted: "how long its steps take".to_owned(),
+        };
         let script = job.envelope.mock.ok_or_else(unscripted)?;
         let mut mock = Mock::new(job, script, clock);
         drive::session(&mut mock, &plan, workload, kind.batched, recorder)?;

@@ -125,5 +125,5 @@ fn without_a_script_it_does_not_run() {
         &|| None,
         Vec::new(),
     );
-    assert!(error.unwrap_err().to_string().contains("no script"));
+    assert!(error.unwrap_err().to_string().contains("mock = nothing"));
 }

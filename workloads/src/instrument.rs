@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{ArmRecord, CellRecord};
 use crate::statistics::median_u64;
+use crate::statistics::spread::Distribution;
 
 /// A time of this many floors or more is told from the instrument's own work.
 const FLOORS: u64 = 10;
@@ -51,13 +52,19 @@ impl Instrument {
         time_ns < self.floor_ns.saturating_mul(FLOORS)
     }
 
-    /// Marks the completed arms of a session: by their whole time and by that of a request.
+    /// Marks the completed arms of a session: by their whole time and by every median time of a request. A step takes
+    /// the instrument about a floor, so it is the time per token that comes near first.
     pub fn mark_arms(&self, arms: &mut BTreeMap<String, ArmRecord>) {
         for arm in arms.values_mut() {
-            let request_ns = arm.latencies.as_ref().and_then(|it| it.e2e_ns.p50());
-            arm.at_instrument_limit = arm.wall_ns.map(|wall_ns| {
-                self.limits(wall_ns) || request_ns.is_some_and(|it| self.limits(it))
+            let of_requests = arm.latencies.iter().flat_map(|it| {
+                let kinds = [Some(&it.ttft_ns), it.tpot_ns.as_ref(), Some(&it.e2e_ns)];
+                kinds.into_iter().flatten().filter_map(Distribution::p50)
             });
+            let least_ns = of_requests.chain(arm.wall_ns).min();
+            arm.at_instrument_limit = arm
+                .wall_ns
+                .and(least_ns)
+                .map(|least_ns| self.limits(least_ns));
         }
     }
 

@@ -17,7 +17,7 @@ use crate::world::World;
 const WORK: u64 = 1 << 21;
 /// Enough for a 90th percentile.
 const REPETITIONS_MIN: usize = 64;
-/// Half of what a verdict calls a difference would already be too much to see it in few pairs.
+/// What a verdict calls a difference: with more noise than that, few pairs show none.
 const SPREAD_MAX: f64 = 0.05;
 /// Seconds between two looks.
 const PAUSE: Duration = Duration::from_secs(5);

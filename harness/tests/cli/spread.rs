@@ -55,7 +55,10 @@ fn every_figure_of_spread_and_instrument_is_recomputed() {
     for (pointer, lie) in [
         ("/arms/naive/outliers", json!([0, 1, 2, 3, 4, 5])),
         ("/ratios/3/outliers", json!([0, 1, 2, 3, 4, 5])),
-        ("/arms/naive/at_instrument_limit", json!(true)),
+        (
+            "/arms/naive/at_instrument_limit",
+            json!(honest["arms"]["naive"]["at_instrument_limit"] == false),
+        ),
         ("/arms/naive/latencies", Value::Null),
         ("/instrument", Value::Null),
         (
@@ -68,6 +71,42 @@ fn every_figure_of_spread_and_instrument_is_recomputed() {
         forged.pointer_mut(parent).unwrap()[key] = lie;
         reseal(&directory, &forged);
         assert_eq!(audit::audit_run(&directory).exit_code(), 4, "{pointer}");
+    }
+    reseal(&directory, &honest);
+    assert_eq!(audit::audit_run(&directory).exit_code(), 0);
+}
+
+#[test]
+fn cells_are_marked_and_their_far_samples_recomputed_too() {
+    let place = Place::new();
+    fs::write(place.work().join("work.toml"), super::cells::ENVELOPE).unwrap();
+    let ours = [
+        "run",
+        "work.toml",
+        "--arm",
+        "fak",
+        "--arm",
+        "fak-unshared",
+        "--json",
+    ];
+    let outcome = place.run(&ours).expect(0).json();
+    let directory = PathBuf::from(outcome["dir"].as_str().unwrap());
+    let honest = read_json(&directory.join("run.json"));
+    for (pointer, name, lie) in [
+        ("/cells/0/arms/fak", "outliers", json!([0, 1, 2])),
+        ("/cells/0/ratios/0", "outliers", json!([0, 1, 2])),
+        ("/cells/0/arms/fak", "outliers", Value::Null),
+        ("/cells/0/arms/fak", "at_instrument_limit", Value::Null),
+        ("", "instrument", Value::Null),
+    ] {
+        let mut forged = honest.clone();
+        forged.pointer_mut(pointer).unwrap()[name] = lie;
+        reseal(&directory, &forged);
+        assert_eq!(
+            audit::audit_run(&directory).exit_code(),
+            4,
+            "{pointer} {name}"
+        );
     }
     reseal(&directory, &honest);
     assert_eq!(audit::audit_run(&directory).exit_code(), 0);
@@ -91,15 +130,19 @@ fn results_too_near_the_instrument_are_marked_in_record_and_audit() {
         .map(|name| slow["instrument"][name].as_u64().unwrap())
         .sum();
     slow["instrument"]["floor_ns"] = json!(floor_ns);
+    let mark = |record: &mut Value, marked: bool| {
+        for (_, arm) in record["arms"].as_object_mut().unwrap() {
+            arm["at_instrument_limit"] = json!(marked);
+        }
+    };
+    mark(&mut slow, false);
     reseal(&directory, &slow);
     let unmarked = audit::audit_run(&directory).render();
     assert!(
         unmarked.contains("at_instrument_limit is false, the traces give true"),
         "{unmarked}"
     );
-    for (_, arm) in slow["arms"].as_object_mut().unwrap() {
-        arm["at_instrument_limit"] = json!(true);
-    }
+    mark(&mut slow, true);
     reseal(&directory, &slow);
     assert_eq!(audit::audit_run(&directory).exit_code(), 0);
 }
@@ -215,7 +258,7 @@ fn a_mock_without_its_script_and_a_script_without_its_mock_are_refused() {
 #[test]
 fn the_rule_keeps_its_promises_and_a_broken_one_would_exit_1() {
     let place = Place::new();
-    let told = place.run(&["selftest", "statistics", "--trials", "600", "--json"]);
+    let told = place.run(&["selftest", "statistics", "--trials", "1000", "--json"]);
     let told = told.expect(0).json();
     assert_eq!(told["scenes"].as_array().unwrap().len(), 36);
     assert_eq!(told["promises"].as_array().unwrap().len(), 2);

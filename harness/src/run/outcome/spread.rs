@@ -122,7 +122,7 @@ fn near_the_instrument(record: &RunRecord) -> Option<String> {
     let near: Vec<String> = record.arms.iter().filter_map(near).chain(cells).collect();
     (!near.is_empty()).then(|| {
         format!(
-            "at instrument limit (under ten times the {} that the harness itself may take): {}",
+            "at instrument limit (a time under ten times the {} that the harness itself may take): {}",
             duration(instrument.floor_ns),
             near.join("; ")
         )
