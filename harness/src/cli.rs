@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -113,7 +113,8 @@ pub enum Tested {
     #[command(after_help = "Exit codes: 0 every promise holds, 1 one is broken")]
     Statistics {
         /// Runs of each kind
-        #[arg(long, value_name = "N", default_value_t = 4000)]
+        #[arg(long, value_name = "N", default_value_t = 4000,
+              value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
         trials: usize,
         /// One JSON document instead of the table
         #[arg(long)]

@@ -106,8 +106,10 @@ pub fn statistics(
     let promises: Vec<(&str, bool)> = PROMISES
         .iter()
         .map(|promise| {
-            let mut about = played.iter().filter(|it| (promise.is_about)(&it.scene));
-            (promise.words, about.all(promise.holds))
+            let about = played.iter().filter(|it| (promise.is_about)(&it.scene));
+            let kept: Vec<bool> = about.map(promise.holds).collect();
+            // A promise about nothing that was played is not kept.
+            (promise.words, !kept.is_empty() && !kept.contains(&false))
         })
         .collect();
     if as_json {
