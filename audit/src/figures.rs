@@ -120,7 +120,13 @@ pub(crate) fn check(
         return None;
     };
     latencies::check(record, &found, notes);
-    latencies::expect(&mut expected, &arms, record.instrument.as_ref());
+    latencies::expect(
+        &mut expected,
+        &found,
+        &arms,
+        record.instrument.as_ref(),
+        notes,
+    );
     let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
     notes.check(Layer::Record, same_arms, || {
         format!(

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::figures::Arms;
+use crate::figures::{Arms, keys};
 use crate::notebook::{Layer, Notebook};
 use crate::record::Record;
 use crate::statistics::rounded;
@@ -27,6 +27,7 @@ pub(crate) const MARK: &str = "at_instrument_limit";
 /// What the harness takes itself.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
 pub(crate) struct Instrument {
     clock_step_ns: u64,
     step_lag_ns: u64,
@@ -121,7 +122,13 @@ impl Times {
 }
 
 /// Adds to the expected run.json what a run with an `instrument` states of every arm and ratio.
-pub(crate) fn expect(expected: &mut Value, arms: &Arms<'_>, instrument: Option<&Instrument>) {
+pub(crate) fn expect(
+    expected: &mut Value,
+    found: &Value,
+    arms: &Arms<'_>,
+    instrument: Option<&Instrument>,
+    notes: &mut Notebook,
+) {
     let Some(instrument) = instrument else {
         return;
     };
@@ -135,6 +142,12 @@ pub(crate) fn expect(expected: &mut Value, arms: &Arms<'_>, instrument: Option<&
         let of_requests = [p50("ttft_ns"), p50("tpot_ns"), p50("e2e_ns")];
         let times = of_requests.into_iter().chain([wall_ns]).flatten();
         let near = wall_ns.map(|_| times.min().is_some_and(|least| instrument.limits(least)));
+        for kind in latencies.iter().flat_map(keys) {
+            let stated = &found["arms"][name]["latencies"][kind]["percentiles"];
+            let allowed = &latencies.as_ref().unwrap_or(&Value::Null)[kind]["percentiles"];
+            let what = format!("percentiles of {name}, {kind}");
+            notes.same(Layer::Record, &what, &keys(stated), &keys(allowed));
+        }
         figures["outliers"] = json!(walls.map(|walls| far_out(&walls, |ns| *ns as f64)));
         figures["latencies"] = json!(latencies);
         figures[MARK] = json!(near);

@@ -269,6 +269,7 @@ struct Arm {
 /// Times of the requests of an arm.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
 struct Latencies {
     ttft_ns: Distribution,
     #[serde(deserialize_with = "nullable")]

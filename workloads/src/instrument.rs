@@ -16,6 +16,7 @@ const FLOORS: u64 = 10;
 /// What the instrument takes, each the median of many: `instrument` of run.json.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
 pub struct Instrument {
     /// Between two readings of the clock.
     pub clock_step_ns: u64,

@@ -163,6 +163,7 @@ pub struct ArmRecord {
 /// Times of the requests of an arm, all repetitions together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
 pub struct Latencies {
     pub ttft_ns: Distribution,
     pub tpot_ns: Option<Distribution>,

@@ -123,7 +123,9 @@ impl Resamples {
         let mut drawn = vec![0_usize; n];
         for draw in self.places.chunks_exact(n) {
             drawn.fill(0);
-            draw.iter().for_each(|&place| drawn[rank_of[place]] += 1);
+            for &place in draw {
+                drawn[rank_of[place]] += 1;
+            }
             let (below, above) = (rank_at(&drawn, (n - 1) / 2), rank_at(&drawn, n / 2));
             resamples[below * n + above] += 1;
         }

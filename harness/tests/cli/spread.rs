@@ -11,15 +11,13 @@ use super::{Place, read_json};
 fn reseal(directory: &Path, record: &Value) {
     fs::write(directory.join("run.json"), format!("{record:#}\n")).unwrap();
     let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
-    let sums: String = sums
-        .lines()
-        .map(|line| {
-            let path = line.split_once("  ").unwrap().1;
-            let bytes = fs::read(directory.join(path)).unwrap();
-            format!("{}  {path}\n", workloads::trace::sha256_hex(&bytes))
-        })
-        .collect();
-    fs::write(directory.join("SHA256SUMS"), sums).unwrap();
+    let mut anew = String::new();
+    for line in sums.lines() {
+        let path = line.split_once("  ").unwrap().1;
+        let bytes = fs::read(directory.join(path)).unwrap();
+        anew += &format!("{}  {path}\n", workloads::trace::sha256_hex(&bytes));
+    }
+    fs::write(directory.join("SHA256SUMS"), anew).unwrap();
 }
 
 /// A sealed run of all arms with so many repetitions.
@@ -139,7 +137,7 @@ fn results_too_near_the_instrument_are_marked_in_record_and_audit() {
     reseal(&directory, &slow);
     let unmarked = audit::audit_run(&directory).render();
     assert!(
-        unmarked.contains("at_instrument_limit is false, the traces give true"),
+        unmarked.contains("at_instrument_limit is \"false\", the traces give \"true\""),
         "{unmarked}"
     );
     mark(&mut slow, true);
@@ -154,7 +152,9 @@ fn a_run_from_before_any_of_this_still_passes_and_a_mixture_does_not() {
     let mut older = read_json(&directory.join("run.json"));
     let strip = |value: &mut Value, names: &[&str]| {
         let object = value.as_object_mut().unwrap();
-        names.iter().for_each(|name| drop(object.remove(*name)));
+        for name in names {
+            object.remove(*name);
+        }
     };
     strip(&mut older, &["instrument"]);
     strip(&mut older["sittings"][0], &["noise"]);
