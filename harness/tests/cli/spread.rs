@@ -11,13 +11,13 @@ use super::{Place, read_json};
 fn reseal(directory: &Path, record: &Value) {
     fs::write(directory.join("run.json"), format!("{record:#}\n")).unwrap();
     let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
-    let mut anew = String::new();
-    for line in sums.lines() {
+    let digest = |line: &str| {
         let path = line.split_once("  ").unwrap().1;
         let bytes = fs::read(directory.join(path)).unwrap();
-        anew += &format!("{}  {path}\n", workloads::trace::sha256_hex(&bytes));
-    }
-    fs::write(directory.join("SHA256SUMS"), anew).unwrap();
+        format!("{}  {path}", workloads::trace::sha256_hex(&bytes))
+    };
+    let anew: Vec<String> = sums.lines().map(digest).collect();
+    fs::write(directory.join("SHA256SUMS"), anew.join("\n") + "\n").unwrap();
 }
 
 /// A sealed run of all arms with so many repetitions.
