@@ -52,6 +52,8 @@ rm -rf "$smoke_out"
 
 say "gate"
 "$harness" gate smoke
+say "how often the statistical rule errs, on made-up runs"
+"$harness" selftest statistics --trials 1000
 
 if [ "$tier" = full ]; then
   say "every baseline, and a published run answered again on other kernels and threads"

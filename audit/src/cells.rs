@@ -12,6 +12,7 @@ use crate::external::{self, ExternalTrace};
 use crate::figures::{self, Traces};
 use crate::hash;
 use crate::identity;
+use crate::latencies::{self, Instrument};
 use crate::needs::{Grounds, needs};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::possible;
@@ -84,6 +85,8 @@ struct Run<'a> {
     grounds: Grounds<'a>,
     /// run.json as a document, whose words stand where any words will do.
     found: &'a Value,
+    /// What the harness takes itself; without it a run says nothing of outliers.
+    instrument: Option<&'a Instrument>,
 }
 
 /// Compares the record with the traces and gives the recomputed identity.
@@ -133,7 +136,9 @@ pub(crate) fn check(
             threads: settings.threads,
         },
         found: &found,
+        instrument: record.instrument.as_ref(),
     };
+    latencies::check(record, &found, notes);
     let identity = run.identity(&record.order);
     let mut expected = run.head(first, notes);
     expected["envelope_sha256"] = json!(envelope_sha256);
@@ -309,7 +314,7 @@ impl Run<'_> {
         let share = needs.limit_ns.zip(median_integer(&times));
         let share = share.map(|(limit, timed)| rounded(limit as f64 / timed as f64));
         let answers = first.filter(|_| complete).map(answers).unzip();
-        json!({
+        let mut figures = json!({
             "provenance": if is_external { "OBSERVED" } else { "WITNESSED" },
             "reps": self.reps(arm),
             "completed": samples.len(),
@@ -321,7 +326,13 @@ impl Run<'_> {
             "output_sha256": answers.0,
             "logits_sha256": answers.1,
             "samples": samples,
-        })
+        });
+        if let Some(instrument) = self.instrument {
+            let outliers = complete.then(|| latencies::far_out(&times, |ns| *ns as f64));
+            figures["outliers"] = json!(outliers);
+            figures[latencies::MARK] = instrument.mark(median_integer(&times).filter(|_| complete));
+        }
+        figures
     }
 
     /// Our engine over its better external opponent, then over itself without shared-prefix attention.
@@ -381,12 +392,15 @@ impl Run<'_> {
             high: None,
             verdict: None,
             withheld: None,
+            outliers: None,
         };
         if !diverges {
             // Judged as written, so that the printed interval and its verdict agree.
             let limits = interval(&speeds).map(|(low, high)| (rounded(low), rounded(high)));
             ratio.speed = median(&speeds).map(rounded);
             (ratio.low, ratio.high) = limits.unzip();
+            let stated = self.instrument.is_some();
+            ratio.outliers = stated.then(|| latencies::far_out(&speeds, |speed| *speed));
             ratio.verdict = Some(verdict(speeds.len(), limits).to_owned());
         }
         ratio

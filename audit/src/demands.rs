@@ -40,7 +40,7 @@ impl Demands<'_> {
     /// `window` is from the `request` or `step` line before to this step's own, as `t_ns`.
     pub(crate) fn step(&mut self, step: &Step, window: (u64, u64), notes: &mut Notebook) {
         match self {
-            Self::Session(_) => {}
+            Self::Session(session) => session.step(step, notes),
             Self::Cell(cell) => cell.step(step, window, notes),
         }
     }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::format::keyed;
 use crate::notebook::{Layer, Notebook};
@@ -36,6 +36,37 @@ pub(crate) struct Envelope<W = Workload> {
     pub(crate) workload: W,
     pub(crate) run: Plan,
     evidence: Evidence,
+    /// Only where the arm `mock` runs.
+    #[serde(default, deserialize_with = "stated")]
+    mock: Option<Script>,
+}
+
+/// How long the steps of the scripted arm take.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Script {
+    step_ns: u64,
+    prefill_ns_per_token: u64,
+    decode_ns_per_token: u64,
+    jitter_thousandths: u64,
+}
+
+impl Script {
+    /// The least time a step may take: the script's, less all that chance may take off.
+    pub(crate) fn least_ns(&self, phase: &str, rows: u64) -> u64 {
+        let row_ns = match phase {
+            "prefill" => self.prefill_ns_per_token,
+            _ => self.decode_ns_per_token,
+        };
+        let plain_ns = row_ns.saturating_mul(rows).saturating_add(self.step_ns);
+        let left = 1000_u64.saturating_sub(self.jitter_thousandths);
+        (u128::from(plain_ns) * u128::from(left) / 1000) as u64
+    }
+}
+
+/// A field that may be left out and may not be null.
+fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Script>, D::Error> {
+    Script::deserialize(deserializer).map(Some)
 }
 
 /// C agents, T turns, prefix P, D decoded and R result tokens per turn.
@@ -108,7 +139,7 @@ impl Plan {
 
 impl Work for Workload {
     fn knows_arm(arm: &str) -> bool {
-        oracle::LADDER.contains(&arm)
+        oracle::LADDER.contains(&arm) || arm == oracle::MOCK
     }
 
     fn check(&self, run: &Plan, notes: &mut Notebook) {
@@ -184,6 +215,10 @@ impl<W: Work> Envelope<W> {
             check_positive(name, value, notes);
         }
         run.check_arms(W::knows_arm, notes);
+        let asked = run.arms.iter().any(|arm| arm == oracle::MOCK);
+        notes.check(Layer::Format, asked == self.mock.is_some(), || {
+            "mock: the arm of this name and its script go together".to_owned()
+        });
         notes.count() == before
     }
 
@@ -205,6 +240,11 @@ impl Envelope {
             workload.turns = *turns;
         }
         workload
+    }
+
+    /// What is scripted for `arm`.
+    pub(crate) fn script_of(&self, arm: &str) -> Option<Script> {
+        self.mock.clone().filter(|_| arm == oracle::MOCK)
     }
 
     /// Requests of the arm that makes most.

@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 use crate::envelope::{Envelope, Plan};
 use crate::hash;
 use crate::identity;
+use crate::latencies;
 use crate::line::{End, Settings};
 use crate::notebook::{Layer, Notebook, brief, quote};
-use crate::oracle::Cache;
+use crate::oracle::{Cache, MOCK};
 use crate::possible;
 use crate::ratios;
 use crate::record::{Identity, Record, Sample};
@@ -29,7 +30,7 @@ pub(crate) struct Arms<'a> {
 }
 
 impl<'a> Arms<'a> {
-    fn traces(&self, arm: &str) -> impl Iterator<Item = &'a Trace> {
+    pub(crate) fn traces(&self, arm: &str) -> impl Iterator<Item = &'a Trace> {
         let reps = self.envelope.run.arm_reps.get(arm).copied().unwrap_or(0);
         (0..reps).filter_map(move |rep| self.traces.get(&format!("{arm}-{rep}")))
     }
@@ -121,6 +122,14 @@ pub(crate) fn check(
         notes.broken(Layer::Record, "cannot be compared");
         return None;
     };
+    latencies::check(record, &found, notes);
+    latencies::expect(
+        &mut expected,
+        &found,
+        &arms,
+        record.instrument.as_ref(),
+        notes,
+    );
     let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
     if !same_arms {
         let (found, expected) = (quote(&keys(&found["arms"])), quote(&envelope.run.arms));
@@ -259,7 +268,7 @@ fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
         "reps": arms.envelope.run.arm_reps.get(arm),
         "completed": samples.len(),
         "error": arms.traces(arm).find_map(|trace| trace.error.as_deref()),
-        "provenance": "WITNESSED",
+        "provenance": if arm == MOCK { "SIMULATED" } else { "WITNESSED" },
         "cache": policy.map(|(cache, _)| cache.word()),
         "batched": policy.map(|(_, batched)| batched),
         "oracle_prefill_tokens":

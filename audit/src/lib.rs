@@ -17,6 +17,7 @@ mod format;
 mod hash;
 mod identity;
 mod index;
+mod latencies;
 mod line;
 mod locate;
 mod needs;

@@ -13,6 +13,9 @@ pub(crate) const LADDER: [&str; 5] = [
     "fused",
 ];
 
+/// The arm whose times are scripted; it stands beside the ladder.
+pub(crate) const MOCK: &str = "mock";
+
 /// Where an arm may look for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
@@ -28,7 +31,7 @@ impl Cache {
     /// The policy an arm's name stands for, and whether it batches.
     pub(crate) fn of_arm(arm: &str) -> Option<(Self, bool)> {
         match arm {
-            "naive" => Some((Self::None, false)),
+            "naive" | MOCK => Some((Self::None, false)),
             "agent-kv" => Some((Self::Session, false)),
             "agent-kv-batched" => Some((Self::Session, true)),
             "instance-shared" | "fused" | "fak" | "fak-unshared" => Some((Self::Shared, true)),

@@ -37,6 +37,7 @@ pub(crate) fn recompute(arms: &Arms<'_>, identity: &Identity, stated: &[Ratio]) 
             prefill: None,
             verdict: None,
             withheld: None,
+            outliers: None, // added where the record states them
         };
         if identity.equal && turns.0 != turns.1 {
             let reason = format!(

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{self, Ceilings};
 use crate::format::{keyed, nullable};
+use crate::latencies::{Instrument, Noise};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +34,9 @@ pub(crate) struct Record {
     /// Only in runs of cells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cells: Option<Vec<Cell>>,
+    /// Not in runs from before it was measured, as with every field below that may be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instrument: Option<Instrument>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -149,6 +153,10 @@ pub(crate) struct CellArm {
     #[serde(deserialize_with = "nullable")]
     logits_sha256: Option<String>,
     samples: Vec<CellSample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outliers: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_instrument_limit: Option<bool>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -188,6 +196,8 @@ pub(crate) struct CellRatio {
     pub(crate) verdict: Option<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) withheld: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outliers: Option<Vec<usize>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -200,6 +210,8 @@ pub(crate) struct Sitting {
     load1_before: Option<f64>,
     #[serde(deserialize_with = "nullable")]
     load1_after: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) noise: Option<Noise>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -246,6 +258,38 @@ struct Arm {
     #[serde(deserialize_with = "nullable")]
     logits_sha256: Option<String>,
     samples: Vec<Sample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latencies: Option<Latencies>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outliers: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_instrument_limit: Option<bool>,
+}
+
+/// Times of the requests of an arm.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
+struct Latencies {
+    ttft_ns: Distribution,
+    #[serde(deserialize_with = "nullable")]
+    tpot_ns: Option<Distribution>,
+    e2e_ns: Distribution,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Distribution {
+    count: u64,
+    #[serde(deserialize_with = "keyed")]
+    percentiles: BTreeMap<String, Percentile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Percentile {
+    nearest: u64,
+    linear: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -283,6 +327,8 @@ pub(crate) struct Ratio {
     pub(crate) verdict: Option<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) withheld: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outliers: Option<Vec<usize>>,
 }
 
 /// Whether all completed arms and repetitions answered alike.

@@ -89,7 +89,7 @@ impl Report {
                 .as_ref()
                 .is_some_and(|identity| identity.arms.is_empty()) =>
             {
-                "PASS: the evidence holds, and says that no arm completed"
+                "PASS: the evidence holds, and says that no arm of an engine completed"
             }
             0 => "PASS: the evidence holds and all arms answered alike",
             1 => "IDENTITY FAILED: the evidence holds, and says that the arms answered differently",
@@ -130,7 +130,9 @@ impl Report {
 fn describe(identity: &Identity) -> String {
     let arms = identity.arms.join(", ");
     match &identity.first_divergence {
-        _ if identity.arms.is_empty() => "no arm completed, so nothing was compared".to_owned(),
+        _ if identity.arms.is_empty() => {
+            "no arm of an engine completed, so nothing was compared".to_owned()
+        }
         None => format!("{} requests answered alike by {arms}", identity.requests),
         Some(at) => {
             let what = match at.position {

@@ -74,7 +74,10 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
             rep,
         };
         let stem = format!("{arm}-{rep}");
-        let demands = Demands::Session(Session::new(envelope.workload_of(arm)));
+        let demands = Demands::Session(Session::new(
+            envelope.workload_of(arm),
+            envelope.script_of(arm),
+        ));
         if let Some(trace) = trace::read(dir, &trace_path(&stem), &asked, demands, notes) {
             traces.insert(stem, trace);
         }

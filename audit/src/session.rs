@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::envelope::Workload;
-use crate::line::{Base, Finish, Request};
+use crate::envelope::{Script, Workload};
+use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle::{self, Cache};
 use crate::seeded::{Seeded, check_seeded};
@@ -18,16 +18,19 @@ pub(crate) struct Session {
     /// By turn: the first id of each result, and whose it was.
     first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
     texts: u64,
+    /// How long steps take, where that was scripted.
+    script: Option<Script>,
 }
 
 impl Session {
     /// `work` is what the trace's arm plays.
-    pub(crate) fn new(work: Workload) -> Self {
+    pub(crate) fn new(work: Workload, script: Option<Script>) -> Self {
         Self {
             seeded: Seeded::new(work.seed),
             work,
             first_ids: BTreeMap::new(),
             texts: 0,
+            script,
         }
     }
 
@@ -110,6 +113,20 @@ impl Session {
                     other.unwrap_or_default()
                 )
             });
+        }
+    }
+
+    /// A scripted step takes at least its time; what is beyond it is the recording.
+    pub(crate) fn step(&self, step: &Step, notes: &mut Notebook) {
+        if let Some(script) = &self.script {
+            let least_ns = script.least_ns(&step.phase, step.rows);
+            notes.check(Layer::Count, step.wall_ns >= least_ns, || {
+                format!(
+                    "wall_ns is {}, but the step was scripted to take {least_ns} or more",
+                    step.wall_ns
+                )
+            });
+            notes.recomputed("scripted steps", 1);
         }
     }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use workloads::arm::MOCK;
 use workloads::envelope::ResolvedEnvelope;
 use workloads::session::SessionPlan;
 use workloads::trace::{Body, TRACE_SCHEMA};
@@ -17,6 +18,7 @@ mod drive;
 mod error;
 mod external;
 mod fits;
+mod mock;
 mod native;
 mod recorder;
 #[cfg(test)]
@@ -26,6 +28,7 @@ pub use arm::{Arm, Report};
 pub use cells::{CellJob, Programs, run_cell};
 pub use error::Error;
 
+use mock::Mock;
 use native::Native;
 use recorder::Recorder;
 
@@ -98,6 +101,18 @@ fn measure<W: Write>(
     let kind = workloads::arm::named(&job.arm)?;
     let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
     fits::check(&job.envelope, kind, native.model().context_length())?;
+    if kind == &MOCK {
+        let unscripted = || workloads::Error::Field {
+            place: "envelope.json".to_owned(),
+            field: "mock".to_owned(),
+            value: "nothing".to_owned(),
+            wanted: "how long its steps take".to_owned(),
+        };
+        let script = job.envelope.mock.ok_or_else(unscripted)?;
+        let mut mock = Mock::new(job, script, clock);
+        drive::session(&mut mock, &plan, workload, kind.batched, recorder)?;
+        return recorder.end(&mock.report(), load_ns, 0, peak_rss());
+    }
     let warmup_start_ns = clock();
     let native = native.warmed_up()?;
     let warmup_ns = clock().saturating_sub(warmup_start_ns);

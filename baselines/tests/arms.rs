@@ -289,6 +289,6 @@ fn a_job_travels_as_json_and_refuses_what_it_does_not_know() {
     assert_eq!(serde_json::from_str::<ArmJob>(&text).unwrap(), job);
     let forged = text.replacen("\"rep\"", "\"extra\":1,\"rep\"", 1);
     assert!(serde_json::from_str::<ArmJob>(&forged).is_err());
-    let (outcome, _) = run(&job.envelope, "mock");
+    let (outcome, _) = run(&job.envelope, "mohair");
     assert!(matches!(outcome, Err(Error::Envelope(_))));
 }

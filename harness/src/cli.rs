@@ -6,7 +6,7 @@ mod judging;
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
 pub use judging::{CompareArguments, ExplainArguments, GateArguments};
@@ -113,6 +113,12 @@ Exit codes: 0 every path gave the same bits, 1 one did not")]
   harness machine
   harness machine --json")]
     Machine(Json),
+    /// What the harness is tested for on itself
+    Selftest {
+        /// What is tested.
+        #[command(subcommand)]
+        subject: Tested,
+    },
     /// Get, check and use models
     Model {
         /// What to do with models.
@@ -122,6 +128,22 @@ Exit codes: 0 every path gave the same bits, 1 one did not")]
     /// One repetition of one arm: job on stdin, trace on stdout
     #[command(hide = true)]
     Arm,
+}
+
+/// What `selftest` tests.
+#[derive(Debug, Subcommand)]
+pub enum Tested {
+    /// How often the statistical rule errs, on made-up runs whose truth is known
+    #[command(after_help = "Exit codes: 0 every promise holds, 1 one is broken")]
+    Statistics {
+        /// Runs of each kind
+        #[arg(long, value_name = "N", default_value_t = 4000,
+              value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+        trials: usize,
+        /// One JSON document instead of the table
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `--json` and nothing else.
@@ -168,6 +190,9 @@ pub struct RunArguments {
     /// Get a missing model first
     #[arg(long)]
     pub pull: bool,
+    /// Wait up to so long for the machine to be quiet before the first arm
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait_quiet: u64,
     /// One JSON document instead of the closing table
     #[arg(long)]
     pub json: bool,
@@ -440,7 +465,7 @@ pub struct SamplingArguments {
 
 /// Arms of every kind of envelope.
 fn arm_names() -> Vec<&'static str> {
-    let (sessions, cells) = (workloads::arm::names(), workloads::cells::arm::names());
+    let (sessions, cells) = (workloads::arm::every_name(), workloads::cells::arm::names());
     sessions.into_iter().chain(cells).collect()
 }
 

@@ -24,12 +24,13 @@ pub mod report;
 pub mod run;
 pub mod seal;
 pub mod sealed;
+pub mod selftest;
 pub mod table;
 pub mod world;
 
 use std::io::{Read, Write};
 
-use cli::{AuditArguments, Command, ModelAction, Subject};
+use cli::{AuditArguments, Command, ModelAction, Subject, Tested};
 use error::Error;
 use world::World;
 
@@ -62,6 +63,9 @@ pub fn execute(
         } => describe::session(shape, out),
         Command::Invariance(arguments) => invariance::invariance(arguments, world, clock, out),
         Command::Machine(format) => machine::print(format.json, world.cores, out),
+        Command::Selftest {
+            subject: Tested::Statistics { trials, json },
+        } => selftest::statistics(*trials, *json, world, out),
         Command::Model { action } => model(action, world, out),
         Command::Arm => run::arm::arm(input, clock, out),
     }

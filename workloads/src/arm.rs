@@ -45,7 +45,7 @@ pub struct Arm {
     pub note: Option<&'static str>,
 }
 
-/// Every arm, in ladder order: each differs from the one before by one mechanism.
+/// The ladder: each arm differs from the one before by one mechanism.
 pub const ARMS: [Arm; 5] = [
     Arm {
         name: "naive",
@@ -94,17 +94,48 @@ pub const ARMS: [Arm; 5] = [
     },
 ];
 
+/// The scripted arm: no rung of the ladder, for what it answers is made up.
+pub const MOCK: Arm = Arm {
+    name: "mock",
+    cache: Cache::None,
+    spans_workers: false,
+    batched: false,
+    shared_attention: false,
+    stands_for: "nobody: times scripted in the envelope, to measure the harness with",
+    note: Some("scripted: it computes nothing, and its answers are compared with nobody's"),
+};
+
+impl Arm {
+    /// Who vouches for its figures.
+    pub fn provenance(&self) -> &'static str {
+        if self.name == MOCK.name {
+            "SIMULATED"
+        } else {
+            "WITNESSED"
+        }
+    }
+}
+
 /// The arm of this name.
 pub fn named(name: &str) -> Result<&'static Arm, Error> {
-    ARMS.iter()
+    every()
         .find(|arm| arm.name == name)
         .ok_or_else(|| Error::UnknownArm {
             name: name.to_owned(),
-            known: names().join(", "),
+            known: every_name().join(", "),
         })
 }
 
-/// Every name, in ladder order.
+fn every() -> impl Iterator<Item = &'static Arm> {
+    ARMS.iter().chain([&MOCK])
+}
+
+/// Every name an envelope may ask for: the ladder's, then the scripted arm's.
+pub fn every_name() -> Vec<&'static str> {
+    every().map(|arm| arm.name).collect()
+}
+
+/// The ladder's names, in its order.
 pub fn names() -> Vec<&'static str> {
     ARMS.iter().map(|arm| arm.name).collect()
 }

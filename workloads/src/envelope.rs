@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cells::CellWorkload;
+use crate::mock::Script;
 use crate::oracle::Shape;
 use crate::trace::sha256_hex;
 use crate::{Error, arm};
@@ -22,7 +23,7 @@ use check::Refusal;
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 8] = [
+const EMBEDDED: [(&str, &str); 9] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
@@ -46,6 +47,7 @@ const EMBEDDED: [(&str, &str); 8] = [
     ),
     ("engine-q4_0", include_str!("../envelopes/engine-q4_0.toml")),
     ("engine-q4_1", include_str!("../envelopes/engine-q4_1.toml")),
+    ("instrument", include_str!("../envelopes/instrument.toml")),
 ];
 
 /// What an envelope may ask: the `[workload]` table of its kind.
@@ -123,6 +125,9 @@ pub struct EnvelopeOf<W> {
     /// What the evidence holds.
     #[serde(default)]
     pub evidence: Evidence,
+    /// The scripted arm's times.
+    #[serde(default)]
+    pub mock: Option<Script>,
 }
 
 /// A session workload: agents that share a prefix and take turns.
@@ -192,6 +197,8 @@ pub struct ResolvedOf<W> {
     pub workload: W,
     pub run: Run,
     pub evidence: Evidence,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mock: Option<Script>,
 }
 
 /// The resolved `run` table.
@@ -307,6 +314,7 @@ impl<W: Kind> EnvelopeOf<W> {
                 kv_pages: run.kv_pages,
             },
             evidence: asked.evidence,
+            mock: asked.mock,
         })
     }
 }
@@ -323,6 +331,8 @@ impl Overrides {
                 .run
                 .arm_turns
                 .retain(|arm, _| self.arms.contains(arm));
+            let scripted = self.arms.iter().any(|arm| arm == arm::MOCK.name);
+            envelope.mock = envelope.mock.filter(|_| scripted);
         }
         if let Some(reps) = self.reps {
             envelope.run.reps = reps;
@@ -371,7 +381,7 @@ impl Workload {
 
 impl Kind for Workload {
     fn arm_names() -> Vec<&'static str> {
-        arm::names()
+        arm::every_name()
     }
 
     fn check(&self, run: &RunAsked) -> Result<(), Refusal> {

@@ -6,6 +6,8 @@ pub mod arm;
 pub mod cells;
 pub mod envelope;
 mod error;
+pub mod instrument;
+pub mod mock;
 pub mod models;
 pub mod oracle;
 pub mod record;

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::cells::record::{
     CellArmRecord, CellRatio, CellRecord, CellSample, ModelNumbers, Needs,
 };
+pub use crate::instrument::Instrument;
+use crate::statistics::spread::Distribution;
 
 /// Schema tag of run.json.
 pub const RUN_SCHEMA: &str = "fak.run/1";
@@ -34,6 +36,8 @@ pub struct RunRecord {
     pub verdict: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Vec<CellRecord>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instrument: Option<Instrument>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +108,21 @@ pub struct Sitting {
     pub boot_id: Option<String>,
     pub load1_before: Option<f64>,
     pub load1_after: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
+}
+
+/// How evenly a fixed piece of work ran before the first arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noise {
+    pub repetitions: usize,
+    pub least_ns: u64,
+    pub median_ns: u64,
+    pub p90_ns: u64,
+    pub spread: f64,
+    pub load1: Option<f64>,
+    pub waited_s: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,6 +152,22 @@ pub struct ArmRecord {
     pub output_sha256: Option<String>,
     pub logits_sha256: Option<String>,
     pub samples: Vec<Sample>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<Latencies>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_instrument_limit: Option<bool>,
+}
+
+/// Times of the requests of an arm, all repetitions together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
+pub struct Latencies {
+    pub ttft_ns: Distribution,
+    pub tpot_ns: Option<Distribution>,
+    pub e2e_ns: Distribution,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +197,8 @@ pub struct RatioRecord {
     pub prefill: Option<f64>,
     pub verdict: Option<String>,
     pub withheld: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Vec<usize>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::envelope::ResolvedEnvelope;
-use crate::record::{ArmRecord, EffectiveRecord, IdentityRecord, RatioRecord, Sample};
+use crate::record::{ArmRecord, EffectiveRecord, IdentityRecord, Latencies, RatioRecord, Sample};
+use crate::statistics::spread::{Distribution, outliers};
 use crate::trace::{Line, ids_sha256, sha256_hex};
 use crate::{Error, arm, oracle, statistics};
 
@@ -155,7 +156,7 @@ fn arm_record(
         reps: own.len(),
         completed: samples.len(),
         error,
-        provenance: "WITNESSED".to_owned(),
+        provenance: arm.provenance().to_owned(),
         cache: arm.cache.word().to_owned(),
         batched: arm.batched,
         note: note(envelope, arm),
@@ -177,9 +178,14 @@ fn arm_record(
         output_sha256: None,
         logits_sha256: None,
         samples,
+        latencies: None,
+        outliers: None,
+        at_instrument_limit: None, // the instrument is no part of the traces
     };
     if let (None, Some(counts), Some(reading)) = (&record.error, counters, own.first()) {
         fill(&mut record, &counts, reading);
+        let answers = own.iter().flat_map(|reading| reading.answers.values());
+        record.latencies = latencies(answers);
     }
     Ok(record)
 }
@@ -198,6 +204,23 @@ fn note(envelope: &ResolvedEnvelope, arm: &arm::Arm) -> Option<String> {
         .chain(short)
         .collect();
     (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// When the requests of all repetitions had their first token, how long each further one took, and when they had all.
+fn latencies<'a>(answers: impl Iterator<Item = &'a Answer>) -> Option<Latencies> {
+    let (mut firsts, mut gaps, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
+    for answer in answers {
+        let (first, last) = (*answer.token_t_ns.first()?, *answer.token_t_ns.last()?);
+        let further = answer.token_t_ns.len() as u64 - 1;
+        firsts.push(first);
+        gaps.extend(last.saturating_sub(first).checked_div(further));
+        lasts.push(last);
+    }
+    Some(Latencies {
+        ttft_ns: Distribution::new(firsts)?,
+        tpot_ns: Distribution::new(gaps),
+        e2e_ns: Distribution::new(lasts)?,
+    })
 }
 
 /// The figures of an arm whose every repetition ended well.
@@ -224,6 +247,8 @@ fn fill(record: &mut ArmRecord, counts: &oracle::Counts, reading: &Reading) {
     record.carried_tokens = Some(counts.carried_tokens);
     record.replayed_tokens = Some(counts.replayed_tokens);
     record.reuse_rate = Some(statistics::round6(reuse));
+    let by_rep: Vec<f64> = walls.iter().map(|&wall_ns| wall_ns as f64).collect();
+    record.outliers = Some(outliers(&by_rep));
     record.wall_ns = statistics::median_u64(&walls);
     record.prefill_ns = statistics::median_u64(&prefills);
     record.decode_ns = statistics::median_u64(&decodes);

@@ -478,3 +478,21 @@ fn arms_of_unlike_models_or_settings_are_not_summarised_together() {
     let error = summary(&envelope, &traces).unwrap_err().to_string();
     assert!(error.contains("fused-0: its model"), "{error}");
 }
+
+#[test]
+fn times_of_requests_are_those_of_their_tokens_over_all_repetitions() {
+    let (envelope, mut traces) = pair();
+    // Three of the five repetitions of `fused` hold most of its requests.
+    for trace in [1, 3, 5] {
+        for line in &mut traces[trace].lines {
+            if let Body::Finish { token_t_ns, .. } = &mut line.body {
+                *token_t_ns = vec![10, 31];
+            }
+        }
+    }
+    let arms = summary(&envelope, &traces).unwrap().arms;
+    let times = arms["fused"].latencies.as_ref().unwrap();
+    let (tpot, e2e) = (times.tpot_ns.as_ref().unwrap(), &times.e2e_ns);
+    let medians = [times.ttft_ns.p50(), tpot.p50(), e2e.p50()];
+    assert_eq!((e2e.count, medians), (60, [Some(10), Some(21), Some(31)]));
+}

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::Reader;
 use super::transcripts::{Place, Transcript};
 use crate::hash;
+use crate::latencies::Times;
 use crate::line::{Finish, Prefill, Prefix, Request};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle::Cache;
@@ -327,6 +328,7 @@ impl Reader<'_> {
             appended,
             of: Some((request.agent, request.turn)),
             logits_sha256: finish.logits_sha256.clone(),
+            times: Times::of(&finish.token_t_ns),
         };
         self.transcripts.add(request.id, transcript);
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Output;
 use crate::hash;
+use crate::latencies::Times;
 use crate::line::Base;
 
 /// Where a transcript stands in the store.
@@ -23,6 +24,7 @@ pub(super) struct Transcript {
     /// Agent and turn of a request.
     pub(super) of: Option<(u64, u64)>,
     pub(super) logits_sha256: String,
+    pub(super) times: Times,
 }
 
 impl Transcript {
@@ -55,6 +57,7 @@ impl Transcripts {
             own: ids,
             of: None,
             logits_sha256: String::new(),
+            times: Times::default(),
         };
         let place = self.all.len();
         self.all.push(text);
@@ -125,6 +128,7 @@ impl Transcripts {
             let output = Output {
                 ids: transcript.own.split_off(transcript.appended),
                 logits_sha256: transcript.logits_sha256,
+                times: transcript.times,
             };
             Some((transcript.of?, output))
         });

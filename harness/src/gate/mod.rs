@@ -214,6 +214,7 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
         programs: Vec::new(),
         out: None,
         pull: false,
+        wait_quiet: 0,
         json: false,
     }
 }

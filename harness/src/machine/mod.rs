@@ -3,6 +3,7 @@
 //! Not here: measuring what it can do (`ceilings`), and the facts of the build (`build_facts`).
 
 pub mod ceilings;
+pub mod noise;
 
 use std::fs;
 use std::io::Write;

@@ -8,6 +8,7 @@ pub mod arm;
 mod cells;
 pub mod control;
 pub mod estimate;
+mod instrument;
 mod outcome;
 pub mod plan;
 mod process;
@@ -19,9 +20,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use workloads::envelope::{Kind, ResolvedEnvelope, Workload};
-use workloads::record::{MachineRecord, RunRecord, Sitting};
+use workloads::models::Label;
+use workloads::record::{MachineRecord, Noise, RunRecord, Sitting};
 use workloads::trace::{Body, Line};
 
 use crate::cli::RunArguments;
@@ -121,6 +124,8 @@ fn begin<W: Kind>(
     // Evidence names the model as the record does; where its file was travels only in the jobs.
     plan.envelope.model.clone_from(&model.name);
     let machine = machine::facts(world.cores);
+    let noise = measure_noise(plan.envelope.run.threads, &model, arguments, world);
+    let instrument = instrument::measure()?;
     let build = build_facts::facts(world);
     let started_unix_s = (world.unix_s)();
     let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
@@ -133,14 +138,33 @@ fn begin<W: Kind>(
         boot_id: machine::boot_id(),
         load1_before: machine::load1(),
         load1_after: None,
+        noise: Some(noise),
     };
     let facts = Facts {
         model,
         build,
         machine,
         sitting,
+        instrument,
     };
     Ok(Begun { facts, directory })
+}
+
+/// How evenly the machine works before anything is measured on it, waiting for quiet if that was asked for.
+fn measure_noise(
+    threads: usize,
+    model: &Located,
+    arguments: &RunArguments,
+    world: &World,
+) -> Noise {
+    // A run on a synthetic model is over in seconds: a fifth of a second will do.
+    let budget_ms = if model.label == Label::Synthetic.word() {
+        200
+    } else {
+        1000
+    };
+    let wait = Duration::from_secs(arguments.wait_quiet);
+    machine::noise::guard(threads, Duration::from_millis(budget_ms), wait, world)
 }
 
 /// Writes run.json, seals the directory and audits it.

@@ -8,12 +8,17 @@ use std::path::Path;
 
 use serde::Serialize;
 use workloads::record::{
-    ArmRecord, CellRecord, EffectiveRecord, IdentityRecord, ModelRecord, RatioRecord, RunRecord,
+    ArmRecord, CellRecord, EffectiveRecord, IdentityRecord, Instrument, ModelRecord, RatioRecord,
+    RunRecord,
 };
 
 use crate::error::Error;
 use crate::table::{Table, counted, duration, grouped, or_dash, size};
 use crate::world::World;
+
+mod spread;
+
+pub(super) use spread::remarks;
 
 /// A sealed run and what the auditor says of it.
 pub(super) struct Outcome<'a> {
@@ -37,6 +42,7 @@ struct Document<'a> {
     ratios: &'a [RatioRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
     cells: Option<&'a [CellRecord]>,
+    instrument: Option<&'a Instrument>,
 }
 
 impl Outcome<'_> {
@@ -70,6 +76,7 @@ impl Outcome<'_> {
             arms: &self.record.arms,
             ratios: &self.record.ratios,
             cells: self.record.cells.as_deref(),
+            instrument: self.record.instrument.as_ref(),
         };
         let text = serde_json::to_string_pretty(&document).map_err(std::io::Error::other)?;
         writeln!(out, "{text}")?;
@@ -120,6 +127,10 @@ impl Outcome<'_> {
                 }
             )?;
         }
+        if let Some(table) = spread::latencies_table(record) {
+            let legend = spread::latencies_legend(record);
+            writeln!(out, "{}\n{legend}\n", table.render())?;
+        }
         for (name, arm) in &record.arms {
             if let Some(note) = &arm.note {
                 writeln!(out, "{name}: {note}")?;
@@ -132,6 +143,9 @@ impl Outcome<'_> {
                     arm.reps
                 )?;
             }
+        }
+        for words in remarks(record) {
+            writeln!(out, "{words}")?;
         }
         writeln!(out, "{}\n", self.identity())?;
         self.write_next(world, out)
@@ -153,6 +167,9 @@ impl Outcome<'_> {
                 at.position
                     .map_or("in the logits".to_owned(), |place| format!("token {place}"))
             ),
+            (None, []) if self.record.complete => {
+                "same answers: nothing to compare, only scripted ones were given".to_owned()
+            }
             (None, []) => "same answers: unknown, no arm completed".to_owned(),
             (None, [arm]) => format!("same answers: nothing to compare, only {arm} ran"),
             (None, _) => format!(
@@ -208,7 +225,7 @@ fn arms_table(record: &RunRecord) -> Table {
         "KV peak",
     ]);
     // In ladder order rather than the map's: each arm adds one mechanism to the one before.
-    let known = workloads::arm::names().into_iter();
+    let known = workloads::arm::every_name().into_iter();
     for (name, arm) in known.filter_map(|name| Some((name, record.arms.get(name)?))) {
         table.row(arm_cells(name, arm));
     }

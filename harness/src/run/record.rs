@@ -5,7 +5,8 @@
 
 use workloads::envelope::ResolvedEnvelope;
 use workloads::record::{
-    BuildRecord, MachineRecord, ModelRecord, RUN_SCHEMA, RunRecord, SettingsRecord, Sitting,
+    BuildRecord, Instrument, MachineRecord, ModelRecord, RUN_SCHEMA, RunRecord, SettingsRecord,
+    Sitting,
 };
 use workloads::summary::{self, ArmTrace};
 
@@ -19,6 +20,7 @@ pub(super) struct Facts {
     pub(super) build: BuildRecord,
     pub(super) machine: MachineRecord,
     pub(super) sitting: Sitting,
+    pub(super) instrument: Instrument,
 }
 
 /// The whole record.
@@ -39,8 +41,9 @@ pub(super) fn assemble(
             lines: &trace.lines,
         })
         .collect();
-    let summary = summary::summarise(envelope, &lines).map_err(refused)?;
+    let mut summary = summary::summarise(envelope, &lines).map_err(refused)?;
     check_model(&facts.model, &summary.model_sha256)?;
+    facts.instrument.mark_arms(&mut summary.arms);
     let envelope_sha256 = envelope
         .sha256()
         .map_err(|error| Error::Usage(format!("envelope.json: {error}")))?;
@@ -71,6 +74,7 @@ pub(super) fn assemble(
         identity: summary.identity,
         verdict: summary.verdict,
         cells: None,
+        instrument: Some(facts.instrument),
     })
 }
 

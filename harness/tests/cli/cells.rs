@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Place, read_json};
 
-const ENVELOPE: &str = r#"
+pub(super) const ENVELOPE: &str = r#"
 schema = "fak.envelope/1"
 name = "work"
 question = "How fast is nothing much?"

@@ -12,6 +12,7 @@ mod invariance;
 mod judging;
 mod models;
 mod robust;
+mod spread;
 mod usage;
 
 use std::path::{Path, PathBuf};

@@ -43,6 +43,10 @@ pub struct CellArmRecord {
     pub output_sha256: Option<String>,
     pub logits_sha256: Option<String>,
     pub samples: Vec<CellSample>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_instrument_limit: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,4 +79,6 @@ pub struct CellRatio {
     pub high: Option<f64>,
     pub verdict: Option<String>,
     pub withheld: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Vec<usize>>,
 }

@@ -12,6 +12,7 @@ use crate::record::{
     CeilingsRecord, CellArmRecord, CellRecord, Divergence, EffectiveRecord, IdentityRecord,
     ModelNumbers,
 };
+use crate::statistics::spread::outliers;
 use crate::statistics::{median, median_u64, round6};
 use crate::trace::{Line, Program, ids_sha256, sha256_hex};
 
@@ -197,6 +198,8 @@ fn arm_record(
         output_sha256: None,
         logits_sha256: None,
         samples: Vec::new(),
+        outliers: None,
+        at_instrument_limit: None,
     };
     for reading in &own {
         match &reading.ending {
@@ -224,6 +227,8 @@ fn fill(record: &mut CellArmRecord, own: Option<&read::Own>) {
         .iter()
         .map(|sample| sample.timed_ns)
         .collect();
+    let timed: Vec<f64> = times.iter().map(|&timed_ns| timed_ns as f64).collect();
+    record.outliers = Some(outliers(&timed));
     record.tokens_per_s = median(&rates).map(round6);
     record.share_of_limit = record
         .needs

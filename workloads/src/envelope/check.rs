@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 
 use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload};
 use crate::Error;
+use crate::arm::MOCK;
+use crate::mock::Script;
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
 const AGENTS: RangeInclusive<usize> = 1..=1024;
@@ -26,6 +28,8 @@ const THREADS: RangeInclusive<usize> = 1..=256;
 const CHUNK_TOKENS: RangeInclusive<usize> = 1..=1 << 16;
 /// A million pages are 64 million positions: more memory than the machines we know.
 const KV_PAGES: RangeInclusive<usize> = 1..=1 << 20;
+/// A minute: whoever waits longer for one scripted step waits for nothing.
+const STEP_NS_MAX: u64 = 60_000_000_000;
 /// Names become directory names.
 const NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
@@ -90,6 +94,7 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
     word("mode", &envelope.mode, &["exact", "fast"])?;
     workload.check(run)?;
     arms(&run.arms, &W::arm_names())?;
+    scripted(&run.arms, envelope.mock.as_ref())?;
     within("run.reps", run.reps, &REPS)?;
     for (arm, reps) in &run.arm_reps {
         if !run.arms.contains(arm) {
@@ -208,6 +213,34 @@ fn arms(arms: &[String], known: &[&str]) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// The scripted arm needs its script, and nobody else has a use for one.
+fn scripted(arms: &[String], script: Option<&Script>) -> Result<(), Refusal> {
+    let asked = arms.iter().any(|arm| arm == MOCK.name);
+    match script {
+        None if asked => Err(Refusal::new(
+            "mock",
+            "nothing",
+            "a [mock] table with step_ns for the arm mock",
+        )),
+        Some(_) if !asked => Err(Refusal::new(
+            "mock",
+            "a table",
+            "none, or add the arm mock to run.arms",
+        )),
+        Some(script) if script.step_ns > STEP_NS_MAX => Err(Refusal::new(
+            "mock.step_ns",
+            script.step_ns,
+            format!("up to {STEP_NS_MAX}"),
+        )),
+        Some(script) if script.jitter_thousandths > 1000 => Err(Refusal::new(
+            "mock.jitter_thousandths",
+            script.jitter_thousandths,
+            "0 to 1000",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The line on which a dotted field's value starts; `None` if the file leaves it out.

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::read::{Answer, Reading};
+use crate::arm::MOCK;
 use crate::envelope::ResolvedEnvelope;
 use crate::record::{ArmRecord, Divergence, IdentityRecord, RatioRecord};
-use crate::statistics::{Interval, bootstrap, median, round6, verdict as judge};
+use crate::statistics::spread::outliers;
+use crate::statistics::{judge, median, pair_ratios, round6};
 
 /// Arm over denominator, in the order of the record.
 const LADDER: [(&str, &str); 6] = [
@@ -27,7 +29,8 @@ pub(super) fn identity(
     arms: &BTreeMap<String, ArmRecord>,
     readings: &[Reading],
 ) -> IdentityRecord {
-    let completed = |name: &str| arms.get(name).is_some_and(|arm| arm.error.is_none());
+    let completed =
+        |name: &str| name != MOCK.name && arms.get(name).is_some_and(|arm| arm.error.is_none());
     let mut first_answers = BTreeMap::new();
     let first_divergence = readings
         .iter()
@@ -150,13 +153,14 @@ fn ratio(
         prefill: None,
         verdict: None,
         withheld,
+        outliers: None,
     };
     if record.withheld.is_some() {
         return Some(record);
     }
     let pairs = || base.samples.iter().zip(&arm.samples);
-    let walls = quotients(pairs().map(|(base, arm)| (base.wall_ns, arm.wall_ns)));
-    let prefills = quotients(pairs().map(|(base, arm)| (base.prefill_ns, arm.prefill_ns)));
+    let walls = pair_ratios(pairs().map(|(base, arm)| (base.wall_ns, arm.wall_ns)));
+    let prefills = pair_ratios(pairs().map(|(base, arm)| (base.prefill_ns, arm.prefill_ns)));
     record.prefill = prefills.as_deref().and_then(median).map(round6);
     match walls {
         Some(walls) => fill_wall(&mut record, &walls),
@@ -168,22 +172,12 @@ fn ratio(
 }
 
 fn fill_wall(record: &mut RatioRecord, walls: &[f64]) {
-    // Judged as written, so that the printed interval and its verdict never contradict each other.
-    let interval = bootstrap(walls).map(|i| Interval {
-        low: round6(i.low),
-        high: round6(i.high),
-    });
-    record.wall = median(walls).map(round6);
-    record.wall_low = interval.map(|interval| interval.low);
-    record.wall_high = interval.map(|interval| interval.high);
-    record.verdict = Some(judge(walls.len(), interval).to_owned());
-}
-
-/// Denominator over arm, pair by pair; `None` if an arm's time is zero.
-fn quotients(pairs: impl Iterator<Item = (u64, u64)>) -> Option<Vec<f64>> {
-    pairs
-        .map(|(base, arm)| (arm > 0).then(|| base as f64 / arm as f64))
-        .collect()
+    let judged = judge(walls);
+    record.wall = judged.median;
+    record.wall_low = judged.interval.map(|interval| interval.low);
+    record.wall_high = judged.interval.map(|interval| interval.high);
+    record.outliers = Some(outliers(walls));
+    record.verdict = Some(judged.verdict.to_owned());
 }
 
 /// The verdict of the rung the run is judged by.

@@ -14,6 +14,8 @@ use crate::trace::{Body, Line};
 pub(crate) struct Answer {
     pub(crate) ids: Vec<u32>,
     pub(crate) logits_sha256: String,
+    /// When it had each token, from its request.
+    pub(crate) token_t_ns: Vec<u64>,
 }
 
 impl Answer {
@@ -138,6 +140,7 @@ pub(crate) fn answers(lines: &[Line]) -> Result<BTreeMap<(usize, usize), Answer>
                 request,
                 ids,
                 logits_sha256,
+                token_t_ns,
                 ..
             } => {
                 let place = places
@@ -146,6 +149,7 @@ pub(crate) fn answers(lines: &[Line]) -> Result<BTreeMap<(usize, usize), Answer>
                 let answer = Answer {
                     ids: ids.clone(),
                     logits_sha256: logits_sha256.clone(),
+                    token_t_ns: token_t_ns.clone(),
                 };
                 if answers.insert(*place, answer).is_some() {
                     return Err(format!("`{request}` finishes twice"));

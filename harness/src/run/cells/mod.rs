@@ -288,8 +288,9 @@ fn assemble(
         numbers: &numbers,
         ceilings: facts.machine.ceilings.as_ref(),
     };
-    let summary = cells::summarise(envelope, &lines, grounds).map_err(refused)?;
+    let mut summary = cells::summarise(envelope, &lines, grounds).map_err(refused)?;
     check_model(&facts.model, &summary.model_sha256)?;
+    facts.instrument.mark_cells(&mut summary.cells);
     let envelope_sha256 = envelope
         .sha256()
         .map_err(|error| Error::Usage(format!("envelope.json: {error}")))?;
@@ -320,5 +321,6 @@ fn assemble(
         identity: summary.identity,
         verdict: None,
         cells: Some(summary.cells),
+        instrument: Some(facts.instrument),
     })
 }

@@ -9,7 +9,7 @@ use workloads::cells::arm::OURS;
 use workloads::record::{CellArmRecord, CellRatio, CellRecord};
 
 use crate::error::Error;
-use crate::run::outcome::Outcome;
+use crate::run::outcome::{Outcome, remarks};
 use crate::table::{Table, or_dash};
 use crate::world::World;
 
@@ -27,7 +27,7 @@ impl Outcome<'_> {
              Of limit: the\ntime that the machine's ceilings allow for the bytes and operations the work needs, \
              over the time {OURS} took.\n"
         )?;
-        for words in notes(cells) {
+        for words in notes(cells).into_iter().chain(remarks(record)) {
             writeln!(out, "{words}")?;
         }
         writeln!(out, "{}\n", self.identity())?;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::cells::arm;
 use crate::record::{CellArmRecord, CellRatio, CellSample, Divergence};
-use crate::statistics::{Interval, bootstrap, median, round6, verdict};
+use crate::statistics::judge;
+use crate::statistics::spread::outliers;
 
 const UNSHARED: &str = "fak-unshared";
 
@@ -68,6 +69,7 @@ fn ratio(
         verdict: None,
         withheld: divergence
             .map(|at| format!("answers differ: {}-{}, agent {}", at.arm, at.rep, at.agent)),
+        outliers: None,
     };
     if record.withheld.is_some() {
         return Some(record);
@@ -76,14 +78,11 @@ fn ratio(
     let speeds: Vec<f64> = pairs
         .map(|(ours, theirs)| tokens_per_s(ours) / tokens_per_s(theirs))
         .collect();
-    // Judged as written, so that the printed interval and its verdict never contradict each other.
-    let interval = bootstrap(&speeds).map(|it| Interval {
-        low: round6(it.low),
-        high: round6(it.high),
-    });
-    record.speed = median(&speeds).map(round6);
-    record.low = interval.map(|it| it.low);
-    record.high = interval.map(|it| it.high);
-    record.verdict = Some(verdict(speeds.len(), interval).to_owned());
+    let judged = judge(&speeds);
+    record.speed = judged.median;
+    record.low = judged.interval.map(|it| it.low);
+    record.high = judged.interval.map(|it| it.high);
+    record.outliers = Some(outliers(&speeds));
+    record.verdict = Some(judged.verdict.to_owned());
     Some(record)
 }
