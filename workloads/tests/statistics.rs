@@ -1,4 +1,5 @@
 //! The statistical rule against values computed elsewhere and against sorting by hand.
+#![allow(clippy::unwrap_used, clippy::float_cmp)] // tests; equal means equal to the bit
 
 use proptest::prelude::*;
 use workloads::statistics::simulate::{self, Scene, rate_interval};
