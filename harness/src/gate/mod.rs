@@ -137,8 +137,7 @@ fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Che
     let path = Baseline::path(&planned.name, world);
     let (expected, named) = match &against {
         Some(run) => (Some(Baseline::of(run)?), run.directory.clone()),
-        None if path.is_file() => (Some(Baseline::read(&path)?), path.clone()),
-        None => (None, path.clone()),
+        None => (kept(&path, arguments.accept, world)?, path.clone()),
     };
     if expected.is_none() && !arguments.accept {
         return Err(Error::Usage(format!(
@@ -194,6 +193,20 @@ fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Che
         first: expected.is_none(),
         timing: timing.transpose()?,
     })
+}
+
+/// The baseline there is. One that cannot be read is an error, unless a new one shall take its place.
+fn kept(path: &Path, accept: bool, world: &World) -> Result<Option<Baseline>, Error> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    match Baseline::read(path) {
+        Err(Error::Broken(why)) if accept => {
+            world.say(&format!("replaced without a comparison: {why}"));
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 fn shown(path: &Path, world: &World) -> PathBuf {

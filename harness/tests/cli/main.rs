@@ -12,6 +12,7 @@ mod invariance;
 mod judging;
 mod models;
 mod robust;
+mod schemas;
 mod spread;
 mod usage;
 
