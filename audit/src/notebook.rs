@@ -157,6 +157,9 @@ impl Notebook {
 
     /// Notes a fault of the value at `path` in the open document, and names the line of it or of the nearest value around.
     pub(crate) fn broken_at(&mut self, layer: Layer, path: &str, message: impl Into<String>) {
+        if self.findings.len() == FINDINGS_KEPT {
+            return self.broken(layer, message); // counted only, so nobody asks for its line
+        }
         let mut around = path;
         while self.document.0 == self.file && !around.is_empty() && self.line.is_none() {
             self.line = locate::line(&self.document.1, around);

@@ -24,7 +24,8 @@ use request::{Asking, Progress};
 use reuse::Reuse;
 use transcripts::Transcripts;
 
-/// Ids one trace may make us hold (half a GiB of them).
+/// Ids one trace may make us hold (half a GiB of them): those it states, the prompts of open requests, and what the
+/// caches held.
 const MAX_IDS_HELD: usize = 1 << 27;
 
 /// Which trace is being read, and what it must agree with.
@@ -100,6 +101,7 @@ struct Reader<'a> {
     /// By agent: its session.
     agents: BTreeMap<u64, String>,
     open_peak: u64,
+    /// Ids held now.
     ids_held: usize,
     counted: Counters,
 }
@@ -292,8 +294,7 @@ impl Reader<'_> {
         sums.rows = sums.rows.saturating_add(rows);
         sums.requests = sums.requests.saturating_add(requests);
         sums.wall_ns = sums.wall_ns.saturating_add(wall_ns);
-        let given = &mut sums.tokens_by_width.entry(requests).or_default().0;
-        *given = given.saturating_add(requests);
+        sums.gave(requests, most);
     }
 
     fn end(&mut self, end: End, t_ns: u64, notes: &mut Notebook) -> Result<(), String> {
@@ -336,20 +337,18 @@ impl Reader<'_> {
             notes.same(Layer::Count, name, &stated, &recounted);
         }
         notes.recomputed("end counters", rows.len() as u64);
-        // A scripted arm holds nothing.
-        let held_bytes = if self.asked.arm == MOCK {
-            1
-        } else {
-            end.kv_bytes_peak
-        };
-        for (name, bytes) in [
-            ("kv_bytes_peak", held_bytes),
-            ("rss_bytes_peak", end.rss_bytes_peak.unwrap_or(1)),
-        ] {
-            notes.check(Layer::Count, bytes > 0, || {
-                format!("{name} is 0, expected more")
-            });
-        }
+        let nothing_held = end.kv_bytes_peak == 0;
+        notes.check(
+            Layer::Count,
+            nothing_held == (self.asked.arm == MOCK),
+            || {
+                let bytes = end.kv_bytes_peak;
+                format!("kv_bytes_peak is {bytes}: a scripted arm holds nothing, any other more")
+            },
+        );
+        notes.check(Layer::Count, end.rss_bytes_peak != Some(0), || {
+            "rss_bytes_peak is 0, expected more".to_owned()
+        });
         *notes.asserted.entry("memory figures").or_default() += 2;
         counted.check_steps(notes);
         self.demands.end(self.cache, counted, notes);

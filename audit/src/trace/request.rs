@@ -65,9 +65,10 @@ impl Reader<'_> {
             let keep = request.keep;
             return Err(format!("keep is {keep}, the base has {base_len} ids"));
         };
+        let appended = request.append.len();
+        self.hold(keep.saturating_add(2 * appended))?; // the prompt, and what it appends for later
         let mut ids = base.map_or(Vec::new(), |place| self.transcripts.ids(place, keep));
         ids.extend_from_slice(&request.append);
-        self.hold(request.append.len())?;
         let (length, sha256) = (ids.len() as u64, hash::of_ids(&ids));
         notes.same(Layer::Prompt, "prompt_len", &request.prompt_len, &length);
         let stated = &request.prompt_sha256;
@@ -193,7 +194,7 @@ impl Reader<'_> {
         let asking = at_stage(&mut self.requests, &prefill.request, Stage::Matched)?;
         asking.stage = Stage::Prefilled;
         asking.prefill_t_ns = t_ns;
-        self.reuse.computed(&asking.request.session, &asking.ids);
+        let held = self.reuse.computed(&asking.request.session, &asking.ids);
         let Prefill {
             computed,
             replayed,
@@ -235,7 +236,7 @@ impl Reader<'_> {
         sums.chunks = sums.chunks.saturating_add(chunks);
         notes.recomputed("request counters", 3);
         self.count_held(None);
-        Ok(())
+        self.hold(held)
     }
 
     /// Positions whose token was sampled earlier but never fed: the base's last output token, unless it was matched.
@@ -288,14 +289,15 @@ impl Reader<'_> {
         let Some(asking) = self.requests.remove(&finish.request) else {
             return Ok(()); // it was there two lines above
         };
-        self.keep(asking, finish);
+        let held = self.keep(asking, finish);
+        self.hold(held)?;
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill
             } else {
                 &mut self.counted.decode
             };
-            phase.tokens_by_width.entry(*width).or_default().1 += 1;
+            phase.told(*width, self.open_peak);
         }
         self.counted.decoded += length;
         self.counted.last_finish_t_ns = Some(t_ns);
@@ -305,18 +307,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Keeps of a finished request what later ones and other traces need.
-    fn keep(&mut self, asking: Asking, finish: &Finish) {
+    /// Keeps of a finished request what later ones and other traces need, and gives the rest back. How many ids are held
+    /// more for it.
+    fn keep(&mut self, asking: Asking, finish: &Finish) -> usize {
         let Asking {
             request,
             base,
             mut ids,
             ..
         } = asking;
+        self.ids_held = self.ids_held.saturating_sub(ids.len());
         ids.extend_from_slice(&finish.ids);
         // The last output token was never fed, so it has no KV.
         let cached = ids.len() - usize::from(!finish.ids.is_empty());
-        self.reuse.computed(&request.session, &ids[..cached]);
+        let held = self.reuse.computed(&request.session, &ids[..cached]);
         if let Some(progress) = self.sessions.get_mut(&request.session) {
             progress.running = false;
         }
@@ -331,6 +335,7 @@ impl Reader<'_> {
             times: Times::of(&finish.token_t_ns),
         };
         self.transcripts.add(request.id, transcript);
+        held
     }
 }
 

@@ -164,7 +164,11 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         names.len() == rows.len() + replaced::rows().len(),
         "a name is used twice"
     );
-    for honest in [Fixture::ladder as fn() -> Fixture, fixture::cells::run] {
+    for honest in [
+        Fixture::ladder as fn() -> Fixture,
+        fixture::cells::run,
+        fixture::scripted::beside_naive,
+    ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());
         let report = audit_run(dir.path());

@@ -82,5 +82,11 @@ pub(crate) fn rows() -> Vec<Replaced> {
                 }
             },
         },
+        Replaced {
+            name: "an index emptied",
+            line: None,
+            word: "names no run, but sealed ones stand beside it: tiny/one, tiny/two",
+            tell: |results| fs::write(results.join("INDEX"), "").unwrap(),
+        },
     ]
 }

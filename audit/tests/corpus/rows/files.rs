@@ -205,6 +205,16 @@ pub(crate) static DECLARATIONS: &[Forgery] = &[
         },
     ),
     told(
+        "a declaration that nothing can read",
+        Declared,
+        ("envelope.toml", "= 1"),
+        "is not TOML: a key is missing",
+        |it| {
+            it.written = it.written.replace("agents = 2", "agents = 3");
+            it.written.push_str("= 1\n");
+        },
+    ),
+    told(
         "a shape that was not run",
         Prompt,
         ("trace/naive-0.jsonl", "\"id\":\"a1-t0\""),

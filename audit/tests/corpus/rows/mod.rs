@@ -8,6 +8,7 @@ mod lines;
 mod prompts;
 mod records;
 mod replay;
+mod scripted;
 mod settings;
 
 use std::path::Path;
@@ -138,6 +139,8 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         records::RECORDS,
         records::SAMPLES,
         replay::LEFT_TO_REPLAY,
+        scripted::SCRIPTED,
+        scripted::FAR_OUT,
     ];
     groups.into_iter().flatten().collect()
 }
