@@ -69,6 +69,7 @@ pub(crate) enum Made {
 }
 
 /// One row: see `main`. `line` is a text of the line that must be named, empty where a file as a whole is.
+#[derive(Clone, Copy)]
 pub(crate) struct Forgery {
     pub(crate) name: &'static str,
     pub(crate) catcher: Catcher,

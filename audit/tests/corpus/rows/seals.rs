@@ -23,7 +23,7 @@ pub(crate) static SEALS: &[Forgery] = &[
         |dir| fs::remove_dir_all(dir).unwrap(),
     ),
     written("a run never sealed", Seal, (".", ""), "not sealed", |dir| {
-        fs::remove_file(dir.join(SUMS)).unwrap()
+        fs::remove_file(dir.join(SUMS)).unwrap();
     }),
     written(
         "a trace lost",
