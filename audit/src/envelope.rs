@@ -200,6 +200,7 @@ impl Workload {
 }
 
 /// Notes a number that must be at least 1 and is not.
+#[track_caller]
 pub(crate) fn check_positive(name: &str, value: u64, notes: &mut Notebook) {
     notes.check(Layer::Format, value > 0, || {
         format!("{name} is 0, expected at least 1")

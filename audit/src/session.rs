@@ -73,7 +73,7 @@ impl Session {
         let declared = work.prefix.saturating_add(growth);
         notes.same(
             Layer::Prompt,
-            "declared prompt_len",
+            "prompt_len (of the declared shape)",
             &request.prompt_len,
             &declared,
         );

@@ -258,7 +258,7 @@ pub(crate) static DECLARATIONS: &[Forgery] = &[
         ("envelope.json", ""),
         "run.arm_reps.fused",
         |it| {
-            it.envelope["run"]["arm_reps"]["fused"] = json!(u64::MAX);
+            it.envelope["run"]["arm_reps"]["fused"] = json!(1_001);
             it.redeclare();
         },
     ),
