@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope and its gate
-#   full  core, every gate, a replay, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
+#   full  core, every gate, a replay, each check of the auditor left out in turn, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
 #         the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -59,6 +59,8 @@ if [ "$tier" = full ]; then
   say "every baseline, and a published run answered again on other kernels and threads"
   "$harness" gate
   "$harness" audit "$(ls -d results/session-small/*-1)" --replay 10%
+  say "every check of the auditor is missed by some forged run when it is left out"
+  cargo run --quiet -p audit --example mutants | grep --invert-match "^killed"
   say "long goldens"
   cargo test -p engine --test golden_full
   say "the same bits on every path, on a real model"

@@ -28,6 +28,13 @@ impl Ceilings {
     pub(crate) fn check(&self, notes: &mut Notebook) {
         let threads: Vec<&String> = self.read_bytes_per_s.keys().collect();
         for (name, rates) in [
+            ("f32_flop_per_s", &self.f32_flop_per_s),
+            ("int8_op_per_s", &self.int8_op_per_s),
+        ] {
+            let keys = format!("keys of machine.ceilings.{name}");
+            notes.same(Layer::Record, &keys, &rates.keys().collect(), &threads);
+        }
+        for (name, rates) in [
             ("read_bytes_per_s", &self.read_bytes_per_s),
             ("f32_flop_per_s", &self.f32_flop_per_s),
             ("int8_op_per_s", &self.int8_op_per_s),
@@ -37,8 +44,6 @@ impl Ceilings {
             notes.check(Layer::Record, counted, || {
                 format!("{name} has keys that are no numbers of threads, or not \"1\"")
             });
-            let keys = format!("keys of {name}");
-            notes.same(Layer::Record, &keys, &rates.keys().collect(), &threads);
             let positive = rates.values().all(|rate| *rate > 0);
             notes.check(Layer::Record, positive, || {
                 format!("{name} has a rate of 0")

@@ -22,7 +22,9 @@ const SET_ASIDE_NS: u64 = 100_000_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EngineWork {
-    kind: String,
+    /// What was peeked at to know that this is one.
+    #[serde(rename = "kind")]
+    _kind: String,
     pub(crate) cells: Vec<Cell>,
     limit_s: u64,
     pub(crate) seed: u64,
@@ -58,7 +60,6 @@ impl Work for EngineWork {
         notes.check(Layer::Format, run.arm_turns.is_empty(), || {
             "run.arm_turns: cells have no turns to play fewer of".to_owned()
         });
-        notes.same(Layer::Format, "workload.kind", self.kind.as_str(), "engine");
         check_positive("workload.limit_s", self.limit_s, notes);
         let count = self.cells.len();
         notes.check(Layer::Format, (1..=MAX_CELLS).contains(&count), || {

@@ -36,23 +36,15 @@ pub(crate) fn stem(cell: &str, arm: &str, rep: u64) -> String {
     format!("{cell}.{}-{rep}", arm.replace(':', "."))
 }
 
-/// Every trace in the order its process ran: cell by cell, repetition by repetition, odd ones backwards.
+/// Every trace in the order its process ran, cell by cell.
 fn order(envelope: &Envelope<EngineWork>) -> Vec<String> {
-    let run = &envelope.run;
-    let longest = run.arm_reps.values().copied().max().unwrap_or(0);
-    let mut order = Vec::new();
-    for cell in &envelope.workload.cells {
-        for rep in 0..longest {
-            let asked = |arm: &&String| run.arm_reps.get(*arm).is_some_and(|reps| rep < *reps);
-            let arms = run.arms.iter().filter(asked);
-            let mut round: Vec<String> = arms.map(|arm| stem(&cell.name, arm, rep)).collect();
-            if rep % 2 == 1 {
-                round.reverse();
-            }
-            order.extend(round);
-        }
-    }
-    order
+    let cells = envelope.workload.cells.iter();
+    let of_cell = |cell: &Cell| {
+        let rounds = envelope.run.rounds().into_iter();
+        let names = rounds.map(|(arm, rep)| stem(&cell.name, arm, rep));
+        names.collect::<Vec<_>>()
+    };
+    cells.flat_map(of_cell).collect()
 }
 
 /// How one repetition ended, whoever ran it.
@@ -108,7 +100,7 @@ pub(crate) fn check(
     };
     check_alike(traces, first, &envelope.run, notes);
     notes.open("run.json");
-    notes.same(Layer::Record, "order", &record.order, &order(envelope));
+    figures::check_order(record, &order(envelope), notes);
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
@@ -119,10 +111,7 @@ pub(crate) fn check(
         notes.broken(Layer::Record, "model.numbers is missing or no use");
         return None;
     };
-    let Ok(found) = serde_json::to_value(record) else {
-        notes.broken(Layer::Record, "cannot be compared");
-        return None;
-    };
+    let found = serde_json::to_value(record).unwrap_or_default(); // null equals no figure
     let settings = &first.begin.settings;
     possible::check(record, &traces.own, notes);
     notes.open("run.json");
@@ -285,9 +274,18 @@ impl Run<'_> {
         let arms: Map<String, Value> = arms
             .map(|arm| (arm.clone(), self.arm(cell, arm, &stated["arms"][arm])))
             .collect();
+        let mut ratios = json!(self.ratios(cell, order, &stated["ratios"]));
+        let stating = self.instrument.and(ratios.as_array_mut());
+        for ratio in stating
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            ratio.entry("outliers").or_insert(Value::Null); // of a withheld ratio there are none
+        }
         json!({
             "name": cell.name,
-            "ratios": self.ratios(cell, order, &stated["ratios"]),
+            "ratios": ratios,
             "arms": arms,
         })
     }

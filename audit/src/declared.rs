@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::format;
 use crate::notebook::{Layer, Notebook, brief};
-use crate::oracle::LADDER;
-use crate::toml;
+use crate::oracle::{LADDER, MOCK};
+use crate::toml::{self, Why};
 
 /// What `harness run` lets the command line replace.
 const REPLACEABLE: [&str; 6] = [
@@ -31,11 +31,7 @@ pub(crate) fn check(dir: &Path, notes: &mut Notebook) {
     };
     let written = match toml::read(&text) {
         Ok(written) => written,
-        Err(toml::Unread { line, what }) => {
-            let what =
-                format!("whether envelope.toml resolves to envelope.json: line {line}: {what}");
-            return notes.not_checked.push(what);
-        }
+        Err(toml::Unread { line, why }) => return unread(line, why, notes),
     };
     let arms = resolved.pointer("/run/arms").and_then(Value::as_array);
     let mut comparison = Comparison {
@@ -51,6 +47,20 @@ pub(crate) fn check(dir: &Path, notes: &mut Notebook) {
         let paths = replaced.join(", ");
         let what = format!("whether the command line replaced {paths}: envelope.toml has others");
         notes.not_checked.push(what);
+    }
+}
+
+/// A line that no reader of TOML takes was not what the run began with; of others the audit says that it did not read them.
+fn unread(line: usize, why: Why, notes: &mut Notebook) {
+    match why {
+        Why::Forbidden(what) => {
+            notes.turn_to(Some(line as u64));
+            notes.broken(Layer::Declared, format!("is not TOML: {what}"));
+            notes.turn_to(None);
+        }
+        Why::Unknown(what) => notes.not_checked.push(format!(
+            "whether envelope.toml resolves to envelope.json: line {line} has {what}, which is not read here"
+        )),
     }
 }
 
@@ -85,6 +95,9 @@ impl Comparison<'_> {
         if BY_ARM.contains(&path) {
             return self.by_arm(path, key, written, resolved);
         }
+        if path == "mock" && resolved.is_none() && written.is_some() && !self.runs(MOCK) {
+            return self.replaced.push(path.to_owned()); // with the arm that it scripts
+        }
         let nested = |value: Option<&Value>| value.is_none_or(Value::is_object);
         if nested(written) && nested(resolved) {
             let none = json!({});
@@ -111,18 +124,26 @@ impl Comparison<'_> {
         }
     }
 
-    /// Repetitions, where an arm has no own, are `reps`; so they are where the command line says how many.
+    fn runs(&self, arm: &str) -> bool {
+        self.arms.iter().any(|it| it == arm)
+    }
+
+    /// Repetitions, where an arm has no own, are `reps`. The command line may have said how many: then all arms have those.
     fn by_arm(&mut self, path: &str, key: &str, written: Option<&Value>, resolved: Option<&Value>) {
-        let arms = self.arms;
+        let (arms, reps) = (self.arms, self.reps.filter(|_| path == BY_ARM[0]));
+        let number_of = |arm: &str| resolved.and_then(|by_arm| by_arm.get(arm));
+        let has_reps = |arm: &str| reps.is_some() && number_of(arm) == reps;
+        let replaceable = arms.iter().filter_map(Value::as_str).all(has_reps);
         for arm in arms.iter().filter_map(Value::as_str) {
             let stated = written.and_then(|by_arm| by_arm.get(arm));
-            let number = resolved.and_then(|by_arm| by_arm.get(arm));
-            let of_all = self.reps.filter(|_| path == BY_ARM[0]);
-            if stated == number || (number.is_some() && of_all == number) {
+            let (expected, number) = (stated.or(reps), number_of(arm));
+            let path = format!("{path}.{arm}");
+            if expected == number {
                 self.notes.recomputed("envelope values", 1);
+            } else if replaceable {
+                self.replaced.push(path);
             } else {
-                let path = format!("{path}.{arm}");
-                self.differs(&path, key, stated.or(of_all), number);
+                self.differs(&path, key, expected, number);
             }
         }
     }
@@ -153,7 +174,11 @@ fn default(path: &str) -> Option<Value> {
         ("run.chunk_tokens", _) => json!(256),
         ("run.kv_pages", _) => json!(4096),
         ("evidence.prompts", _) => json!("ids"),
-        (_, Some((_, "prompt" | "depth" | "decode" | "shared"))) => json!(0),
+        (
+            "mock.prefill_ns_per_token" | "mock.decode_ns_per_token" | "mock.jitter_thousandths",
+            _,
+        )
+        | (_, Some((_, "prompt" | "depth" | "decode" | "shared"))) => json!(0),
         _ => return None,
     })
 }

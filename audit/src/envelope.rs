@@ -1,7 +1,6 @@
 //! envelope.json: its structs, and the checks that need nothing else.
 //!
-//! Not here: envelope.toml (what the user typed is sealed, but only its resolved form is read) and the token counts
-//! that follow from the workload (`oracle`).
+//! Not here: envelope.toml (`declared`) and the token counts that follow from the workload (`oracle`).
 
 use std::collections::BTreeMap;
 
@@ -61,7 +60,8 @@ impl Script {
         };
         let plain_ns = row_ns.saturating_mul(rows).saturating_add(self.step_ns);
         let left = 1000_u64.saturating_sub(self.jitter_thousandths);
-        (u128::from(plain_ns) * u128::from(left) / 1000) as u64
+        let least_ns = u128::from(plain_ns) * u128::from(left) / 1000;
+        u64::try_from(least_ns).unwrap_or(u64::MAX)
     }
 }
 
@@ -102,6 +102,23 @@ struct Evidence {
 }
 
 impl Plan {
+    /// Every arm and repetition in the order their processes run: repetition by repetition, odd ones backwards, so that an
+    /// arm is as often early as late.
+    pub(crate) fn rounds(&self) -> Vec<(&str, u64)> {
+        let longest = self.arm_reps.values().copied().max().unwrap_or(0);
+        let mut order = Vec::new();
+        for rep in 0..longest {
+            let asked = |arm: &&str| self.arm_reps.get(*arm).is_some_and(|reps| rep < *reps);
+            let arms = self.arms.iter().map(String::as_str).filter(asked);
+            let mut round: Vec<_> = arms.map(|arm| (arm, rep)).collect();
+            if rep % 2 == 1 {
+                round.reverse();
+            }
+            order.extend(round);
+        }
+        order
+    }
+
     /// Known arms, each named once, each with a number of repetitions.
     fn check_arms(&self, knows: fn(&str) -> bool, notes: &mut Notebook) {
         notes.check(Layer::Format, !self.arms.is_empty(), || {
@@ -179,6 +196,7 @@ impl Workload {
 }
 
 /// Notes a number that must be at least 1 and is not.
+#[track_caller]
 pub(crate) fn check_positive(name: &str, value: u64, notes: &mut Notebook) {
     notes.check(Layer::Format, value > 0, || {
         format!("{name} is 0, expected at least 1")
@@ -237,9 +255,10 @@ impl Envelope {
         self.mock.clone().filter(|_| arm == oracle::MOCK)
     }
 
-    /// Requests of the arm that makes most.
+    /// Requests whose answers are compared: of the arm that makes most, the scripted one left out.
     pub(crate) fn requests(&self) -> u64 {
-        let turns = self.run.arms.iter().map(|arm| self.workload_of(arm).turns);
+        let real = self.run.arms.iter().filter(|arm| *arm != oracle::MOCK);
+        let turns = real.map(|arm| self.workload_of(arm).turns);
         let most = turns.max().unwrap_or(0);
         self.workload.agents.saturating_mul(most)
     }

@@ -10,7 +10,7 @@ use crate::cell::{Cell, flash_attention};
 use crate::chain;
 use crate::hash;
 use crate::line::{BeginExternal, Body, Line, Program};
-use crate::notebook::{Layer, Notebook, quote};
+use crate::notebook::{Layer, Notebook, Stop, quote};
 use crate::schema;
 use crate::trace::Asked;
 
@@ -49,10 +49,7 @@ pub(crate) fn read(
     notes.open(name);
     let mut reading = Reading::default();
     let whole = chain::read(&dir.join(name), notes, |line, notes| {
-        reading
-            .take(line, asked, (cell, threads), notes)
-            .map_err(|message| notes.broken(Layer::Chain, message))
-            .is_ok()
+        reading.take(line, asked, (cell, threads), notes).is_ok()
     });
     let ended = reading.ended || reading.error.is_some();
     if whole && !ended {
@@ -117,10 +114,10 @@ impl Reading {
         asked: &Asked<'_>,
         (cell, threads): (&Cell, u64),
         notes: &mut Notebook,
-    ) -> Result<(), String> {
-        if self.ended || self.error.is_some() {
-            return Err("nothing may follow `end_external` or `error`".to_owned());
-        }
+    ) -> Result<(), Stop> {
+        notes.insist(!self.ended && self.error.is_none(), || {
+            "nothing may follow `end_external` or `error`".to_owned()
+        })?;
         self.last_t_ns = line.t_ns;
         *notes.asserted.entry("clock times").or_default() += 1;
         match (line.body, &self.begun, self.measured) {
@@ -134,9 +131,8 @@ impl Reading {
                 notes.check(Layer::Format, digest, || {
                     "a program without a digest measured something".to_owned()
                 });
-                let no_answer = |why| format!("output is not the answer for the cell: {why}");
-                let answer = answer(cell, &external.output).map_err(no_answer)?;
-                let measured = measurement(cell, &answer).map_err(no_answer)?;
+                let answer = answer(cell, &external.output, notes)?;
+                let measured = measurement(cell, &answer, notes)?;
                 check_obeyed(&answer, asked.arm, threads, notes);
                 notes.check(Layer::Clock, external.wall_ns >= measured.1, || {
                     format!(
@@ -166,7 +162,7 @@ impl Reading {
             }
             _ => {
                 return Err(
-                    "the order is begin_external, external, end_external or error".to_owned(),
+                    notes.stop("the order is begin_external, external, end_external or error")
                 );
             }
         }
@@ -191,11 +187,17 @@ fn check_begin(begin: &BeginExternal, asked: &Asked<'_>, notes: &mut Notebook) {
     notes.same(Layer::Format, "cell", &cell, &asked.cell);
     notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
     let program = &begin.program;
-    let of_program = [program.sha256.as_ref(), program.libraries_sha256.as_ref()];
-    let digests = [Some(&begin.model_sha256)].into_iter().chain(of_program);
-    for digest in digests.flatten() {
+    for (name, digest) in [
+        ("model_sha256", Some(&begin.model_sha256)),
+        ("program.sha256", program.sha256.as_ref()),
+        (
+            "program.libraries_sha256",
+            program.libraries_sha256.as_ref(),
+        ),
+    ] {
+        let Some(digest) = digest else { continue };
         notes.check(Layer::Format, hash::is_digest(digest), || {
-            format!("{} is not a SHA-256", quote(digest))
+            format!("{name} is {}, which is no SHA-256", quote(digest))
         });
     }
 }
@@ -284,8 +286,14 @@ fn check_obeyed(answer: &Value, arm: &str, threads: u64, notes: &mut Notebook) {
     }
 }
 
+/// Notes that the program's output is none for its cell.
+#[track_caller]
+fn no_answer(why: &str, notes: &mut Notebook) -> Stop {
+    notes.stop(format!("output is not the answer for the cell: {why}"))
+}
+
 /// The one measurement in the program's output, if it is of the cell.
-fn answer(cell: &Cell, output: &str) -> Result<Value, String> {
+fn answer(cell: &Cell, output: &str, notes: &mut Notebook) -> Result<Value, Stop> {
     let (answer, asked) = if is_batched(cell) {
         let line = output.lines().find(|line| line.starts_with('{'));
         let asked = [
@@ -293,31 +301,30 @@ fn answer(cell: &Cell, output: &str) -> Result<Value, String> {
             ("tg", cell.decode),
             ("pl", cell.agents),
         ];
-        (json(line.unwrap_or_default())?, asked)
+        (json(line.unwrap_or_default(), notes)?, asked)
     } else {
         let asked = [
             ("n_prompt", cell.prompt),
             ("n_gen", cell.decode),
             ("n_depth", cell.depth),
         ];
-        match json(output)? {
+        match json(output, notes)? {
             Value::Array(mut answers) if answers.len() == 1 => (answers.remove(0), asked),
-            _ => return Err("it is no array of one measurement".to_owned()),
+            _ => return Err(no_answer("it is no array of one measurement", notes)),
         }
     };
     for (field, value) in asked {
         if answer[field].as_u64() != Some(value) {
-            return Err(format!(
-                "{field} is {}, asked was {value}",
-                quote(&answer[field].to_string())
-            ));
+            let stated = quote(&answer[field].to_string());
+            let why = format!("{field} is {stated}, asked was {value}");
+            return Err(no_answer(&why, notes));
         }
     }
     Ok(answer)
 }
 
 /// Tokens and nanoseconds of the program's answer.
-fn measurement(cell: &Cell, answer: &Value) -> Result<(u64, u64), String> {
+fn measurement(cell: &Cell, answer: &Value, notes: &mut Notebook) -> Result<(u64, u64), Stop> {
     let (tokens, timed_ns) = if is_batched(cell) {
         let seconds = answer["t_tg"].as_f64().unwrap_or_default();
         (cell.tokens(), (seconds * 1e9).round() as u64)
@@ -326,10 +333,8 @@ fn measurement(cell: &Cell, answer: &Value) -> Result<(u64, u64), String> {
             .as_array()
             .map_or(&[][..], Vec::as_slice);
         let [sample] = samples else {
-            return Err(format!(
-                "samples_ns has {} entries, expected one",
-                samples.len()
-            ));
+            let why = format!("samples_ns has {} entries, expected one", samples.len());
+            return Err(no_answer(&why, notes));
         };
         (
             cell.prompt + cell.decode,
@@ -337,11 +342,11 @@ fn measurement(cell: &Cell, answer: &Value) -> Result<(u64, u64), String> {
         )
     };
     if timed_ns == 0 {
-        return Err("it states no time above zero".to_owned());
+        return Err(no_answer("it states no time above zero", notes));
     }
     Ok((tokens, timed_ns))
 }
 
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+fn json(text: &str, notes: &mut Notebook) -> Result<Value, Stop> {
+    serde_json::from_str(text).map_err(|error| no_answer(&format!("no JSON: {error}"), notes))
 }

@@ -81,6 +81,11 @@ pub fn audit_index_with(results: &Path, checks: Checks) -> IndexReport {
         );
         Vec::new()
     });
+    if named.is_empty() && notes.is_clean() && !unanchored.is_empty() {
+        let runs = unanchored.join(", ");
+        let message = format!("names no run, but sealed ones stand beside it: {runs}");
+        notes.broken(Layer::Anchor, message);
+    }
     let worst = runs.iter().map(Report::exit_code).max().unwrap_or(0);
     IndexReport {
         schema: schema::REPORT,

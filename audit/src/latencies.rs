@@ -1,7 +1,8 @@
 //! How times lie: those of requests by percentile, samples and pairs far out, results near the instrument.
 //!
-//! A run states all of these or none; one that states none is from before they were recorded. Not here: medians,
-//! intervals and verdicts (`statistics`), or whether the instrument was measured well: it is asserted.
+//! A run states all of these or none; one that states none may be from before they were recorded, and the audit says what
+//! it misses. Not here: medians, intervals and verdicts (`statistics`), or whether the instrument was measured well: it
+//! is asserted.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,10 @@ const PERCENTILES: [(&str, u128, usize); 5] = [
     ("p99", 990, 662),
     ("p99.9", 999, 6_636),
 ];
+/// Said of a run without an instrument.
+const UNMEASURED: &str = "how long single requests took, which samples lie far out, which results are too short for the harness to time: \
+    run.json states no `instrument` and none of what goes with it, as in runs from before it was measured; \
+    that someone took them all out cannot be told from that";
 /// A result of fewer floors of the instrument is marked.
 const FLOORS: u64 = 10;
 pub(crate) const MARK: &str = "at_instrument_limit";
@@ -96,10 +101,11 @@ pub(crate) fn check(record: &Record, found: &Value, notes: &mut Notebook) {
     for noise in record.sittings.iter().filter_map(|it| it.noise.as_ref()) {
         noise.check(notes);
     }
-    match &record.instrument {
-        Some(instrument) => instrument.check(notes),
-        None => refuse_strays(found, notes),
+    if let Some(instrument) = &record.instrument {
+        return instrument.check(notes);
     }
+    refuse_strays(found, notes);
+    notes.not_checked.push(UNMEASURED.to_owned());
 }
 
 /// When one request had its first and its last output token, and how many.

@@ -38,7 +38,7 @@ mod toml;
 mod trace;
 
 pub use index::{IndexReport, audit_index, audit_index_with};
-pub use notebook::{Checks, Finding, Layer};
+pub use notebook::{Checks, Finding, Layer, Site};
 pub use record::{Divergence, Identity};
 pub use report::Report;
 pub use run::{audit_run, audit_run_with};

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
+use std::panic::Location;
 
 use serde::Serialize;
 
@@ -70,21 +71,52 @@ impl Layer {
     ];
 }
 
-/// Which families of checks an audit makes. All of them, unless a test of the auditor leaves one out to show that it is
-/// needed; no command line can.
+/// Where in the source of this crate a check stands.
+pub type Site = &'static Location<'static>;
+
+/// Which checks an audit makes. All of them, unless a test of the auditor leaves some out to show that they are needed; no
+/// command line can.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checks {
     left_out: Option<Layer>,
+    muted: Option<(Site, &'static str)>,
 }
 
 impl Checks {
-    /// All but this one.
+    /// All but this family.
     pub fn without(layer: Layer) -> Self {
         Self {
             left_out: Some(layer),
+            muted: None,
         }
     }
+
+    /// All but the one at `site`; where one stands there for every row of a table, only that row's, which its messages name.
+    /// An empty `row` stands for all of them.
+    pub fn muting(site: Site, row: &'static str) -> Self {
+        Self {
+            left_out: None,
+            muted: Some((site, row)),
+        }
+    }
+
+    fn leave_out(&self, layer: Layer, site: Site, message: &str) -> bool {
+        let muted = |(it, row): (Site, &str)| it == site && (row.is_empty() || names(message, row));
+        self.left_out == Some(layer) || self.muted.is_some_and(muted)
+    }
 }
+
+/// Whether `row` stands in `message` as a word of its own.
+fn names(message: &str, row: &str) -> bool {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    message.match_indices(row).any(|(at, _)| {
+        !message[..at].ends_with(in_word) && !message[at + row.len()..].starts_with(in_word)
+    })
+}
+
+/// What a reader answers that cannot follow a trace any further. Why is a finding.
+#[derive(Debug)]
+pub(crate) struct Stop;
 
 /// One fault: where, and what was found instead of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -97,6 +129,9 @@ pub struct Finding {
     pub line: Option<u64>,
     /// What is wrong, in words.
     pub message: String,
+    /// The check that says so.
+    #[serde(skip)]
+    pub site: Site,
 }
 
 impl Display for Finding {
@@ -156,7 +191,11 @@ impl Notebook {
     }
 
     /// Notes a fault of the value at `path` in the open document, and names the line of it or of the nearest value around.
+    #[track_caller]
     pub(crate) fn broken_at(&mut self, layer: Layer, path: &str, message: impl Into<String>) {
+        if self.findings.len() == FINDINGS_KEPT {
+            return self.broken(layer, message); // counted only, so nobody asks for its line
+        }
         let mut around = path;
         while self.document.0 == self.file && !around.is_empty() && self.line.is_none() {
             self.line = locate::line(&self.document.1, around);
@@ -167,24 +206,55 @@ impl Notebook {
     }
 
     /// Notes a fault.
+    #[track_caller]
     pub(crate) fn broken(&mut self, layer: Layer, message: impl Into<String>) {
-        if self.checks.left_out == Some(layer) {
-            return;
+        self.note(layer, &message.into());
+    }
+
+    /// Notes a fault after which the rest of a trace cannot be followed.
+    #[track_caller]
+    pub(crate) fn stop(&mut self, message: impl Into<String>) -> Stop {
+        self.note(Layer::Chain, &message.into());
+        Stop
+    }
+
+    /// Notes such a fault unless `holds`.
+    #[track_caller]
+    pub(crate) fn insist(
+        &mut self,
+        holds: bool,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Stop> {
+        if holds || !self.note(Layer::Chain, &message()) {
+            return Ok(());
+        }
+        Err(Stop)
+    }
+
+    /// Whether the fault counts: one whose check is left out does not.
+    #[track_caller]
+    fn note(&mut self, layer: Layer, message: &str) -> bool {
+        let site = Location::caller();
+        if self.checks.leave_out(layer, site, message) {
+            return false;
         }
         if self.findings.len() == FINDINGS_KEPT {
             self.findings_left_out += 1;
-            return;
+            return true;
         }
-        let (file, message) = (printable(&self.file), printable(&message.into()));
+        let (file, message) = (printable(&self.file), printable(message));
         self.findings.push(Finding {
             layer,
             file,
             line: self.line,
             message,
+            site,
         });
+        true
     }
 
     /// Notes a fault unless `holds`; `message` is only built when it is needed.
+    #[track_caller]
     pub(crate) fn check(&mut self, layer: Layer, holds: bool, message: impl FnOnce() -> String) {
         if !holds {
             self.broken(layer, message());
@@ -192,6 +262,7 @@ impl Notebook {
     }
 
     /// Notes a fault unless the two are equal.
+    #[track_caller]
     pub(crate) fn same<T>(&mut self, layer: Layer, what: &str, found: &T, expected: &T)
     where
         T: PartialEq + Debug + ?Sized,

@@ -41,15 +41,15 @@ impl Radix {
         self.walk(ids).matched as u64
     }
 
-    /// Adds a sequence.
-    pub(crate) fn insert(&mut self, ids: &[u32]) {
+    /// Adds a sequence; how many ids the tree now holds more.
+    pub(crate) fn insert(&mut self, ids: &[u32]) -> usize {
         let Place {
             node,
             on_edge,
             matched,
         } = self.walk(ids);
         let Some(first) = ids.get(matched) else {
-            return; // all of it is there
+            return 0; // all of it is there
         };
         if on_edge < self.nodes[node].edge.len() {
             self.split(node, on_edge);
@@ -60,6 +60,7 @@ impl Radix {
             children: BTreeMap::new(),
         });
         self.nodes[node].children.insert(*first, leaf);
+        ids.len() - matched
     }
 
     fn walk(&self, ids: &[u32]) -> Place {
@@ -116,8 +117,13 @@ mod tests {
             let length = draw(12);
             let ids: Vec<u32> = (0..length).map(|_| draw(2)).collect();
             let slow = list.iter().map(|it| crate::oracle::common_prefix(it, &ids));
-            assert_eq!(tree.longest(&ids), slow.max().unwrap_or(0), "{ids:?}");
-            tree.insert(&ids);
+            let slow = slow.max().unwrap_or(0);
+            assert_eq!(tree.longest(&ids), slow, "{ids:?}");
+            assert_eq!(
+                tree.insert(&ids) as u64,
+                u64::from(length) - slow,
+                "{ids:?}"
+            );
             list.push(ids);
         }
     }

@@ -15,6 +15,7 @@ const FIRST: u64 = 1;
 const REST: u64 = 2;
 
 /// Notes ids that are not the seed's.
+#[track_caller]
 pub(crate) fn check_seeded(given: bool, ids: usize, notes: &mut Notebook) {
     notes.check(Layer::Seed, given, || {
         "the ids are not those of the declared seed, whatever the vocabulary".to_owned()

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::envelope::{Script, Workload};
+use crate::hash;
 use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle::{self, Cache};
@@ -72,7 +73,7 @@ impl Session {
         let declared = work.prefix.saturating_add(growth);
         notes.same(
             Layer::Prompt,
-            "declared prompt_len",
+            "prompt_len (of the declared shape)",
             &request.prompt_len,
             &declared,
         );
@@ -137,6 +138,11 @@ impl Session {
             &(finish.ids.len() as u64),
             &self.work.decode,
         );
+        if self.script.is_some() {
+            let (found, none) = (finish.logits_sha256.as_str(), hash::of_bytes(b""));
+            let what = "logits_sha256 (a scripted arm has no logits)";
+            notes.same(Layer::Count, what, found, none.as_str());
+        }
     }
 
     /// Compares a whole trace's sums with the closed forms of its arm.

@@ -16,7 +16,7 @@ use crate::demands::Demands;
 use crate::hash;
 use crate::latencies::Times;
 use crate::line::{Begin, Body, End, Line, Step};
-use crate::notebook::{Layer, Notebook, quote};
+use crate::notebook::{Layer, Notebook, Stop, quote};
 use crate::oracle::{Cache, MOCK};
 use crate::schema;
 
@@ -25,7 +25,8 @@ use request::{Asking, Progress};
 use reuse::Reuse;
 use transcripts::Transcripts;
 
-/// Ids one trace may make us hold (half a GiB of them).
+/// Ids one trace may make us hold (half a GiB of them): those it states, the prompts of open requests, and what the
+/// caches held.
 const MAX_IDS_HELD: usize = 1 << 27;
 
 /// Which trace is being read, and what it must agree with.
@@ -101,6 +102,7 @@ struct Reader<'a> {
     /// By agent: its session.
     agents: BTreeMap<u64, String>,
     open_peak: u64,
+    /// Ids held now.
     ids_held: usize,
     counted: Counters,
 }
@@ -137,10 +139,7 @@ pub(crate) fn read(
         counted: Counters::default(),
     };
     let whole = chain::read(&dir.join(name), notes, |line, notes| {
-        reader
-            .take(line, notes)
-            .map_err(|message| notes.broken(Layer::Chain, message))
-            .is_ok()
+        reader.take(line, notes).is_ok()
     });
     if whole && !reader.ended() {
         notes.broken(
@@ -153,15 +152,28 @@ pub(crate) fn read(
         .flatten()
 }
 
+fn check_digests(begin: &Begin, notes: &mut Notebook) {
+    for (name, digest) in [
+        ("model_sha256", Some(&begin.model_sha256)),
+        ("tokenizer_sha256", begin.tokenizer_sha256.as_ref()),
+    ] {
+        let Some(digest) = digest else { continue };
+        notes.check(Layer::Format, hash::is_digest(digest), || {
+            format!("{name} is {}, which is no SHA-256", quote(digest))
+        });
+    }
+}
+
 impl Reader<'_> {
-    /// Takes one line. An error is one after which the rest cannot be followed.
-    fn take(&mut self, line: Line, notes: &mut Notebook) -> Result<(), String> {
-        if self.ended() {
-            return Err("nothing may follow `end` or `error`".to_owned());
-        }
-        if matches!(line.body, Body::Begin(_)) != (line.seq == 0 && self.begin.is_none()) {
-            return Err("`begin` is the first line and only the first".to_owned());
-        }
+    /// Takes one line.
+    fn take(&mut self, line: Line, notes: &mut Notebook) -> Result<(), Stop> {
+        notes.insist(!self.ended(), || {
+            "nothing may follow `end` or `error`".to_owned()
+        })?;
+        let first = line.seq == 0 && self.begin.is_none();
+        notes.insist(matches!(line.body, Body::Begin(_)) == first, || {
+            "`begin` is the first line and only the first".to_owned()
+        })?;
         let t_ns = line.t_ns;
         self.last_t_ns = t_ns;
         self.lines += 1;
@@ -169,11 +181,10 @@ impl Reader<'_> {
         match line.body {
             Body::Begin(begin) => self.begin(begin, notes),
             Body::Text(text) => {
-                self.hold(text.ids.len())?;
+                self.hold(text.ids.len(), notes)?;
                 self.demands.text(&text.ids, notes);
-                if !self.transcripts.add_text(text.name, text.ids) {
-                    return Err("a text of this name was stated before".to_owned());
-                }
+                let new = self.transcripts.add_text(text.name, text.ids);
+                notes.insist(new, || "a text of this name was stated before".to_owned())?;
             }
             Body::Request(request) => {
                 self.step_floor_t_ns = t_ns;
@@ -190,7 +201,7 @@ impl Reader<'_> {
             }
             Body::End(end) => self.end(end, t_ns, notes)?,
             Body::BeginExternal(_) | Body::External(_) | Body::EndExternal(_) => {
-                return Err("belongs into the trace of another program".to_owned());
+                return Err(notes.stop("belongs into the trace of another program"));
             }
         }
         Ok(())
@@ -245,13 +256,7 @@ impl Reader<'_> {
             &64,
         );
         notes.same(Layer::Settings, "settings.greedy", &settings.greedy, &true);
-        let digests = [Some(&begin.model_sha256), begin.tokenizer_sha256.as_ref()];
-        for digest in digests.into_iter().flatten() {
-            let well_formed = hash::is_digest(digest);
-            notes.check(Layer::Format, well_formed, || {
-                format!("{digest:?} is not a SHA-256")
-            });
-        }
+        check_digests(&begin, notes);
         self.begin = Some(begin);
     }
 
@@ -288,15 +293,12 @@ impl Reader<'_> {
         sums.rows = sums.rows.saturating_add(rows);
         sums.requests = sums.requests.saturating_add(requests);
         sums.wall_ns = sums.wall_ns.saturating_add(wall_ns);
-        let given = &mut sums.tokens_by_width.entry(requests).or_default().0;
-        *given = given.saturating_add(requests);
+        sums.gave(requests, most);
     }
 
-    fn end(&mut self, end: End, t_ns: u64, notes: &mut Notebook) -> Result<(), String> {
+    fn end(&mut self, end: End, t_ns: u64, notes: &mut Notebook) -> Result<(), Stop> {
         let open = self.requests.len();
-        if open > 0 {
-            return Err(format!("{open} requests have not finished"));
-        }
+        notes.insist(open == 0, || format!("{open} requests have not finished"))?;
         let stated = [end.load_ns, end.warmup_ns, end.wall_ns];
         let stated_ns = stated.into_iter().fold(0, u64::saturating_add);
         notes.check(Layer::Clock, stated_ns <= t_ns, || {
@@ -332,20 +334,18 @@ impl Reader<'_> {
             notes.same(Layer::Count, name, &stated, &recounted);
         }
         notes.recomputed("end counters", rows.len() as u64);
-        // A scripted arm holds nothing.
-        let held_bytes = if self.asked.arm == MOCK {
-            1
-        } else {
-            end.kv_bytes_peak
-        };
-        for (name, bytes) in [
-            ("kv_bytes_peak", held_bytes),
-            ("rss_bytes_peak", end.rss_bytes_peak.unwrap_or(1)),
-        ] {
-            notes.check(Layer::Count, bytes > 0, || {
-                format!("{name} is 0, expected more")
-            });
-        }
+        let nothing_held = end.kv_bytes_peak == 0;
+        notes.check(
+            Layer::Count,
+            nothing_held == (self.asked.arm == MOCK),
+            || {
+                let bytes = end.kv_bytes_peak;
+                format!("kv_bytes_peak is {bytes}: a scripted arm holds nothing, any other more")
+            },
+        );
+        notes.check(Layer::Count, end.rss_bytes_peak != Some(0), || {
+            "rss_bytes_peak is 0, expected more".to_owned()
+        });
         *notes.asserted.entry("memory figures").or_default() += 2;
         counted.check_steps(notes);
         self.demands.end(self.cache, counted, notes);
@@ -364,14 +364,11 @@ impl Reader<'_> {
     }
 
     /// Refuses a trace that would make us hold more ids than the limit.
-    fn hold(&mut self, ids: usize) -> Result<(), String> {
+    fn hold(&mut self, ids: usize, notes: &mut Notebook) -> Result<(), Stop> {
         self.ids_held = self.ids_held.saturating_add(ids);
-        if self.ids_held > MAX_IDS_HELD {
-            return Err(format!(
-                "the trace holds more than the limit of {MAX_IDS_HELD} ids"
-            ));
-        }
-        Ok(())
+        notes.insist(self.ids_held <= MAX_IDS_HELD, || {
+            format!("the trace holds more than the limit of {MAX_IDS_HELD} ids")
+        })
     }
 
     fn into_trace(self) -> Option<Trace> {

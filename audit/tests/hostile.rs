@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use audit::{audit_index, audit_run};
-use fixture::{Fixture, chained, seal, sha256};
+use fixture::{Fixture, chained, ids_sha256, seal, sha256};
 use serde_json::json;
 
 const SUMS: &str = "SHA256SUMS";
@@ -220,6 +220,66 @@ fn a_flood_of_faults_is_counted_and_not_shown() {
     assert!(report.render().len() < 20_000);
 }
 
+/// A run of `arm` whose trace states one text and this many prompts that are that text, each followed by lines of these
+/// kinds. All of it fits together but that it is cut off, and that the ids are not the seed's.
+fn swollen(arm: &str, text: u64, prompts: u64, kinds: &[&str]) -> Fixture {
+    let mut fixture = Fixture::new(&[arm], 1);
+    let (agents, name) = (json!(prompts), format!("{arm}-0"));
+    let honest = &fixture.traces[&name];
+    let find = |kind: &str| honest.iter().find(|it| it["kind"] == kind).unwrap().clone();
+    let ids = vec![7; text as usize];
+    let digest = ids_sha256(&ids);
+    let mut lines = vec![find("begin"), find("text")];
+    lines[1]["ids"] = ids.into();
+    for agent in 0..prompts {
+        for kind in kinds {
+            let mut line = find(kind);
+            let fields = match *kind {
+                "request" => json!({
+                    "id": format!("a{agent}"), "session": format!("s{agent}"), "agent": agent,
+                    "keep": text, "prompt_len": text, "prompt_sha256": digest,
+                }),
+                "prefill" => json!({ "computed": text, "chunks": text / 256 }),
+                "finish" => json!({ "token_t_ns": [0, 0], "batch": [1, 1] }),
+                _ => json!({}),
+            };
+            if *kind != "request" {
+                line["request"] = json!(format!("a{agent}"));
+            }
+            let line_fields = line.as_object_mut().unwrap();
+            line_fields.extend(fields.as_object().unwrap().clone());
+            lines.push(line);
+        }
+    }
+    for line in &mut lines[1..] {
+        line["t_ns"] = json!(1_000_000);
+    }
+    fixture.traces.insert(name, lines);
+    let work = &mut fixture.envelope["workload"];
+    (work["agents"], work["prefix"]) = (agents, json!(text));
+    fixture.redeclare();
+    fixture
+}
+
+const ANSWERED: [&str; 4] = ["request", "prefix", "prefill", "finish"];
+
+#[test]
+fn refuses_a_trace_of_few_ids_that_make_many() {
+    let (text, prompts) = (1 << 21, 64); // as many as an auditor holds, and the text itself
+    for kinds in [&ANSWERED[..1], &ANSWERED] {
+        let dir = tempfile::tempdir().unwrap();
+        swollen("fused", text, prompts, kinds).write(dir.path());
+        refused(dir.path(), "holds more than the limit");
+    }
+}
+
+#[test]
+fn prompts_that_were_answered_make_room_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    swollen("naive", 1 << 18, 520, &ANSWERED).write(dir.path());
+    refused(dir.path(), "is truncated");
+}
+
 /// A results directory with one anchored run, `tiny/one`.
 fn anchored() -> tempfile::TempDir {
     let results = tempfile::tempdir().unwrap();
@@ -249,7 +309,10 @@ fn an_index_passes_with_its_runs_and_names_the_unanchored() {
 #[test]
 fn an_index_breaks_with_a_run_that_is_missing_or_differs() {
     type Damage = fn(&Path);
-    let damages: [(&str, Damage); 6] = [
+    let damages: [(&str, Damage); 7] = [
+        ("names no run, but sealed ones stand beside it", |results| {
+            fs::write(results.join("INDEX"), "").unwrap();
+        }),
         ("missing", |results| {
             fs::remove_dir_all(results.join("tiny/one")).unwrap();
         }),

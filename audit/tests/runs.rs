@@ -67,6 +67,55 @@ fn a_subset_of_arms_and_fewer_pairs_pass() {
     }
 }
 
+#[test]
+fn what_was_not_checked_is_named_and_no_fault() {
+    type Typed = fn(&str) -> String;
+    let cases: [(&str, Typed); 5] = [
+        ("run.json states no `instrument`", str::to_owned),
+        ("the command line replaced run.arm_reps.fused:", |written| {
+            written.replace("\"fused\" = 5", "\"fused\" = 9")
+        }),
+        ("the command line replaced run.reps:", |written| {
+            let all = written.replace("\nreps = 5", "\nreps = 9");
+            all.replace("arm_reps = {", "# arm_reps = {")
+        }),
+        ("the command line replaced mock:", |written| {
+            format!("{written}[mock]\nstep_ns = 1\n")
+        }),
+        ("line 9 has a string of several lines", |written| {
+            let text = "\"\"\"what does sharing buy?\"\"\"";
+            let question = written.replace("\"what does sharing buy?\"", text);
+            format!("\n\n\n\n{question}")
+        }),
+    ];
+    for (words, typed) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let mut fixture = Fixture::ladder();
+        fixture.written = typed(&fixture.written);
+        fixture.write(dir.path());
+        let report = audit_run(dir.path());
+        assert_eq!(report.exit_code(), 0, "{words}: {}", report.render());
+        let named = report.not_checked.iter().any(|it| it.contains(words));
+        assert!(named, "{words}: {}", report.render());
+    }
+}
+
+#[test]
+fn a_script_leaves_its_defaults_out_and_its_arm_is_compared_with_nobody() {
+    for (arms, said) in [
+        (&["naive", "mock"][..], "4 requests answered alike by naive"),
+        (&["mock"][..], "nothing was compared"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fixture::scripted::of(arms).write(dir.path());
+        let report = audit_run(dir.path());
+        assert_eq!(report.exit_code(), 0, "{}", report.render());
+        assert!(report.render().contains(said), "{}", report.render());
+        let spread = |it: &String| it.contains("instrument");
+        assert!(!report.not_checked.iter().any(spread));
+    }
+}
+
 /// `fused` answers the last request otherwise, in every repetition, and the record says so.
 fn divergence() -> Fixture {
     let mut fixture = Fixture::ladder();

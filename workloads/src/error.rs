@@ -64,6 +64,17 @@ pub enum Error {
         /// Ordinary ids the model has.
         ids: usize,
     },
+    /// A vocabulary whose ordinary ids begin so late that nobody could check ids against the seed.
+    #[error(
+        "the model's ordinary token ids begin at {first}, and an audit can only check ids of \
+         vocabularies in which they begin below {end}; take another model"
+    )]
+    LateIds {
+        /// First ordinary id.
+        first: u32,
+        /// Where it may be at most, not included.
+        end: u32,
+    },
     /// A trace does not have the lines its place in the run requires.
     #[error("trace {trace}: {problem}; the run cannot be summarised, run it again")]
     Trace {

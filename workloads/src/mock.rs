@@ -54,6 +54,7 @@ impl Script {
         let either_way = self.jitter_thousandths;
         let thousandths =
             1000 - u64::from(either_way) + u64::from(stream.below(2 * either_way + 1));
-        (u128::from(plain_ns) * u128::from(thousandths) / 1000) as u64
+        let scripted_ns = u128::from(plain_ns) * u128::from(thousandths) / 1000;
+        u64::try_from(scripted_ns).unwrap_or(u64::MAX)
     }
 }

@@ -12,6 +12,8 @@ use crate::splitmix::SplitMix64;
 const PREFIX: u64 = 0;
 const FIRST: u64 = 1;
 const REST: u64 = 2;
+/// Where ordinary ids begin no later: who checks ids against the seed tries every beginning below it.
+const FIRST_ORDINARY_END: u32 = 1 << 16;
 
 /// Draws of ids by what they are for.
 #[derive(Clone, Debug)]
@@ -23,6 +25,12 @@ pub(crate) struct Ids {
 impl Ids {
     /// Draws of `ordinary` ids for so many agents, each of which needs a first id of its own.
     pub(crate) fn new(seed: u64, ordinary: Range<u32>, agents: usize) -> Result<Self, Error> {
+        if ordinary.start >= FIRST_ORDINARY_END {
+            return Err(Error::LateIds {
+                first: ordinary.start,
+                end: FIRST_ORDINARY_END,
+            });
+        }
         if ordinary.len() < agents {
             return Err(Error::TooFewIds {
                 agents,

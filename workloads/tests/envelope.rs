@@ -313,6 +313,55 @@ fn an_arm_may_play_fewer_turns_but_at_least_one_and_only_an_arm_that_runs() {
     }
 }
 
+/// `smoke` with two agents' arms, one of them scripted by this table.
+fn scripted(table: &str) -> Result<Envelope, workloads::Error> {
+    let arms = smoke().replacen("\"instance-shared\", \"fused\"", "\"mock\"", 1);
+    Envelope::parse(&format!("{arms}\n[mock]\n{table}\n"), "x.toml")
+}
+
+#[test]
+fn no_step_of_a_script_may_take_more_than_a_minute() {
+    let minute = 60_000_000_000_u64;
+    let per_row = minute / 256; // chunk_tokens of smoke
+    for (field, before, most) in [
+        ("step_ns", String::new(), minute),
+        ("prefill_ns_per_token", "step_ns = 0\n".to_owned(), per_row),
+        (
+            "decode_ns_per_token",
+            "step_ns = 60\n".to_owned(),
+            minute - 60,
+        ),
+        ("jitter_thousandths", "step_ns = 1\n".to_owned(), 1000),
+    ] {
+        assert!(
+            scripted(&format!("{before}{field} = {most}")).is_ok(),
+            "{field}"
+        );
+        let error = scripted(&format!("{before}{field} = {}", most + 1));
+        let error = error.unwrap_err().to_string();
+        let named = format!("mock.{field} = {}; give 0 to {most}", most + 1);
+        assert!(error.contains(&named), "{error}");
+    }
+}
+
+#[test]
+fn the_scripted_arm_is_no_part_of_what_is_compared() {
+    let resolved = |arms: &[&str]| {
+        let overrides = Overrides {
+            arms: arms.iter().map(|&arm| arm.to_owned()).collect(),
+            ..Overrides::default()
+        };
+        let envelope = scripted("step_ns = 1").unwrap();
+        envelope.resolve(&overrides, 1).unwrap()
+    };
+    let mut both = resolved(&["naive", "mock"]);
+    both.run.arm_turns.insert("naive".to_owned(), 2);
+    assert_eq!((both.requests(), both.requests_compared()), (12, 6));
+    let alone = resolved(&["mock"]);
+    assert_eq!((alone.requests(), alone.requests_compared()), (12, 0));
+    assert!(resolved(&["naive"]).mock.is_none());
+}
+
 #[test]
 fn an_envelope_without_short_arms_is_written_as_before_there_were_any() {
     let envelope = Envelope::named("smoke").unwrap();

@@ -78,3 +78,11 @@ fn more_agents_than_ordinary_ids_are_refused() {
     let empty = SessionPlan::new(&workload(3, 1), 12..10);
     assert!(matches!(empty, Err(Error::TooFewIds { agents: 3, ids: 0 })));
 }
+
+#[test]
+fn ordinary_ids_that_begin_beyond_what_an_audit_tries_are_refused() {
+    let plan = |first: u32| SessionPlan::new(&workload(3, 1), first..first + 50);
+    assert!(plan((1 << 16) - 1).is_ok());
+    let refused = plan(1 << 16).unwrap_err().to_string();
+    assert!(refused.contains("begin at 65536"), "{refused}");
+}

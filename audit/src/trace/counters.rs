@@ -69,5 +69,39 @@ pub(super) struct Steps {
     pub(super) requests: u64,
     pub(super) wall_ns: u64,
     /// By number of requests in the step: how many tokens such steps can have given, and how many say they were.
-    pub(super) tokens_by_width: BTreeMap<u64, (u64, u64)>,
+    tokens_by_width: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Steps {
+    /// A step of so many requests ran. More than `most` can have been are a finding elsewhere and are not kept here: a
+    /// trace may state any number.
+    pub(super) fn gave(&mut self, requests: u64, most: u64) {
+        if (1..=most).contains(&requests) {
+            let given = &mut self.tokens_by_width.entry(requests).or_default().0;
+            *given = given.saturating_add(requests);
+        }
+    }
+
+    /// A token says that its step had so many.
+    pub(super) fn told(&mut self, requests: u64, most: u64) {
+        if (1..=most).contains(&requests) {
+            self.tokens_by_width.entry(requests).or_default().1 += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_that_cannot_have_been_take_no_room() {
+        let mut steps = Steps::default();
+        for requests in 0..100_000 {
+            steps.gave(requests, 3);
+            steps.told(requests, 3);
+        }
+        let expected = BTreeMap::from([(1, (1, 1)), (2, (2, 1)), (3, (3, 1))]);
+        assert_eq!(steps.tokens_by_width, expected);
+    }
 }

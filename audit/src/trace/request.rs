@@ -9,7 +9,7 @@ use super::transcripts::{Place, Transcript};
 use crate::hash;
 use crate::latencies::Times;
 use crate::line::{Finish, Prefill, Prefix, Request};
-use crate::notebook::{Layer, Notebook};
+use crate::notebook::{Layer, Notebook, Stop};
 use crate::oracle::Cache;
 
 /// How far a request has come.
@@ -49,13 +49,12 @@ impl Reader<'_> {
         request: Request,
         t_ns: u64,
         notes: &mut Notebook,
-    ) -> Result<(), String> {
-        let known = self.requests.contains_key(&request.id);
-        if known || self.transcripts.has_finished(&request.id) {
-            return Err(format!("a request {:?} was stated before", request.id));
-        }
-        self.follow_turns(&request)?;
-        let base = self.base(&request)?;
+    ) -> Result<(), Stop> {
+        let id = &request.id;
+        let known = self.requests.contains_key(id) || self.transcripts.has_finished(id);
+        notes.insist(!known, || format!("a request {id:?} was stated before"))?;
+        self.follow_turns(&request, notes)?;
+        let base = self.base(&request, notes)?;
         let (base_len, base_of) = base.map_or((0, None), |place| {
             let base = self.transcripts.at(place);
             (base.len(), base.of)
@@ -63,11 +62,12 @@ impl Reader<'_> {
         let keep = usize::try_from(request.keep).ok();
         let Some(keep) = keep.filter(|keep| *keep <= base_len) else {
             let keep = request.keep;
-            return Err(format!("keep is {keep}, the base has {base_len} ids"));
+            return Err(notes.stop(format!("keep is {keep}, the base has {base_len} ids")));
         };
+        let appended = request.append.len();
+        self.hold(keep.saturating_add(2 * appended), notes)?; // the prompt, and what it appends for later
         let mut ids = base.map_or(Vec::new(), |place| self.transcripts.ids(place, keep));
         ids.extend_from_slice(&request.append);
-        self.hold(request.append.len())?;
         let (length, sha256) = (ids.len() as u64, hash::of_ids(&ids));
         notes.same(Layer::Prompt, "prompt_len", &request.prompt_len, &length);
         let stated = &request.prompt_sha256;
@@ -98,7 +98,7 @@ impl Reader<'_> {
     }
 
     /// Holds every session to one agent and to turns in order, each after the finish of the one before.
-    fn follow_turns(&mut self, request: &Request) -> Result<(), String> {
+    fn follow_turns(&mut self, request: &Request, notes: &mut Notebook) -> Result<(), Stop> {
         let Request {
             session,
             agent,
@@ -106,46 +106,42 @@ impl Reader<'_> {
             ..
         } = request;
         let of_agent = self.agents.entry(*agent).or_insert_with(|| session.clone());
-        if of_agent != session {
-            return Err(format!(
-                "agent {agent} has two sessions, {of_agent:?} and {session:?}"
-            ));
-        }
+        notes.insist(of_agent == session, || {
+            format!("agent {agent} has two sessions, {of_agent:?} and {session:?}")
+        })?;
         let start = Progress {
             agent: *agent,
             next_turn: 0,
             running: false,
         };
         let progress = self.sessions.entry(session.clone()).or_insert(start);
-        if (progress.agent, progress.next_turn) != (*agent, *turn) {
-            let Progress {
-                agent, next_turn, ..
-            } = progress;
-            return Err(format!(
-                "session {session:?} continues with agent {agent}, turn {next_turn}"
-            ));
-        }
-        if progress.running {
-            return Err(format!(
-                "turn {turn} of {session:?} precedes the finish of the turn before"
-            ));
-        }
+        let next = (progress.agent, progress.next_turn);
+        notes.insist(next == (*agent, *turn), || {
+            let (agent, turn) = next;
+            format!("session {session:?} continues with agent {agent}, turn {turn}")
+        })?;
+        notes.insist(!progress.running, || {
+            format!("turn {turn} of {session:?} precedes the finish of the turn before")
+        })?;
         progress.running = true;
         progress.next_turn += 1;
         Ok(())
     }
 
-    fn base(&self, request: &Request) -> Result<Option<Place>, String> {
+    fn base(&self, request: &Request, notes: &mut Notebook) -> Result<Option<Place>, Stop> {
         let Some(base) = &request.base else {
             return Ok(None);
         };
         let place = self.transcripts.find(base);
-        let missing = || format!("base: {base:?} was not stated or has not finished before");
-        place.map(Some).ok_or_else(missing)
+        place.map(Some).ok_or_else(|| {
+            notes.stop(format!(
+                "base: {base:?} was not stated or has not finished before"
+            ))
+        })
     }
 
-    pub(super) fn prefix(&mut self, prefix: &Prefix, notes: &mut Notebook) -> Result<(), String> {
-        let asking = at_stage(&mut self.requests, &prefix.request, Stage::Requested)?;
+    pub(super) fn prefix(&mut self, prefix: &Prefix, notes: &mut Notebook) -> Result<(), Stop> {
+        let asking = at_stage(&mut self.requests, &prefix.request, Stage::Requested, notes)?;
         asking.stage = Stage::Matched;
         asking.matched = prefix.matched;
         let Prefix {
@@ -188,12 +184,12 @@ impl Reader<'_> {
         prefill: &Prefill,
         t_ns: u64,
         notes: &mut Notebook,
-    ) -> Result<(), String> {
+    ) -> Result<(), Stop> {
         let carried = self.carried(&prefill.request);
-        let asking = at_stage(&mut self.requests, &prefill.request, Stage::Matched)?;
+        let asking = at_stage(&mut self.requests, &prefill.request, Stage::Matched, notes)?;
         asking.stage = Stage::Prefilled;
         asking.prefill_t_ns = t_ns;
-        self.reuse.computed(&asking.request.session, &asking.ids);
+        let held = self.reuse.computed(&asking.request.session, &asking.ids);
         let Prefill {
             computed,
             replayed,
@@ -235,7 +231,7 @@ impl Reader<'_> {
         sums.chunks = sums.chunks.saturating_add(chunks);
         notes.recomputed("request counters", 3);
         self.count_held(None);
-        Ok(())
+        self.hold(held, notes)
     }
 
     /// Positions whose token was sampled earlier but never fed: the base's last output token, unless it was matched.
@@ -277,25 +273,26 @@ impl Reader<'_> {
         finish: &Finish,
         t_ns: u64,
         notes: &mut Notebook,
-    ) -> Result<(), String> {
-        self.hold(finish.ids.len())?;
+    ) -> Result<(), Stop> {
+        self.hold(finish.ids.len(), notes)?;
         self.demands.finish(finish, notes);
         let batched = self.batched();
         let length = finish.ids.len() as u64;
-        at_stage(&mut self.requests, &finish.request, Stage::Prefilled)?
+        at_stage(&mut self.requests, &finish.request, Stage::Prefilled, notes)?
             .check_output(finish, t_ns, batched, notes);
         self.count_held(Some((&finish.request, length.saturating_sub(1))));
         let Some(asking) = self.requests.remove(&finish.request) else {
             return Ok(()); // it was there two lines above
         };
-        self.keep(asking, finish);
+        let held = self.keep(asking, finish);
+        self.hold(held, notes)?;
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill
             } else {
                 &mut self.counted.decode
             };
-            phase.tokens_by_width.entry(*width).or_default().1 += 1;
+            phase.told(*width, self.open_peak);
         }
         self.counted.decoded += length;
         self.counted.last_finish_t_ns = Some(t_ns);
@@ -305,18 +302,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Keeps of a finished request what later ones and other traces need.
-    fn keep(&mut self, asking: Asking, finish: &Finish) {
+    /// Keeps of a finished request what later ones and other traces need, and gives the rest back. How many ids are held
+    /// more for it.
+    fn keep(&mut self, asking: Asking, finish: &Finish) -> usize {
         let Asking {
             request,
             base,
             mut ids,
             ..
         } = asking;
+        self.ids_held = self.ids_held.saturating_sub(ids.len());
         ids.extend_from_slice(&finish.ids);
         // The last output token was never fed, so it has no KV.
         let cached = ids.len() - usize::from(!finish.ids.is_empty());
-        self.reuse.computed(&request.session, &ids[..cached]);
+        let held = self.reuse.computed(&request.session, &ids[..cached]);
         if let Some(progress) = self.sessions.get_mut(&request.session) {
             progress.running = false;
         }
@@ -331,6 +330,7 @@ impl Reader<'_> {
             times: Times::of(&finish.token_t_ns),
         };
         self.transcripts.add(request.id, transcript);
+        held
     }
 }
 
@@ -395,13 +395,14 @@ fn at_stage<'r>(
     requests: &'r mut BTreeMap<String, Asking>,
     id: &str,
     stage: Stage,
-) -> Result<&'r mut Asking, String> {
-    match requests.get_mut(id) {
-        Some(asking) if asking.stage == stage => Ok(asking),
-        Some(asking) => Err(format!(
-            "request {id:?} is {:?}, this line needs it {stage:?}: the order is request, prefix, prefill, finish",
-            asking.stage
-        )),
-        None => Err(format!("no request {id:?} was stated before")),
-    }
+    notes: &mut Notebook,
+) -> Result<&'r mut Asking, Stop> {
+    let Some(asking) = requests.get_mut(id) else {
+        return Err(notes.stop(format!("no request {id:?} was stated before")));
+    };
+    let found = asking.stage;
+    notes.insist(found == stage, || {
+        format!("request {id:?} is {found:?}, this line needs it {stage:?}: the order is request, prefix, prefill, finish")
+    })?;
+    Ok(asking)
 }

@@ -24,21 +24,17 @@ impl Reuse {
         }
     }
 
-    /// Keys and values of `ids` now exist; `session` computed them.
-    pub(super) fn computed(&mut self, session: &str, ids: &[u32]) {
+    /// Keys and values of `ids` now exist; `session` computed them. How many ids are held more for it.
+    pub(super) fn computed(&mut self, session: &str, ids: &[u32]) -> usize {
         if self.cache == Cache::None {
-            return;
+            return 0;
         }
-        if let Some(own) = self.own.get_mut(session) {
-            own.insert(ids);
-        } else {
-            let mut own = Radix::default();
-            own.insert(ids);
-            self.own.insert(session.to_owned(), own);
-        }
+        let own = self.own.entry(session.to_owned()).or_default();
+        let added = own.insert(ids);
         if self.cache == Cache::Shared {
-            self.instance.insert(ids);
+            return added + self.instance.insert(ids);
         }
+        added
     }
 
     /// Positions of `ids` a request of `session` can find, in all and among its session's own.

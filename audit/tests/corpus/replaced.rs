@@ -31,6 +31,11 @@ pub(crate) fn publish(results: &Path) {
     fs::write(results.join("INDEX"), index.concat()).unwrap();
 }
 
+fn change_index(results: &Path, change: fn(&str) -> String) {
+    let index = fs::read_to_string(results.join("INDEX")).unwrap();
+    fs::write(results.join("INDEX"), change(&index)).unwrap();
+}
+
 /// Every lie that only the anchor catches.
 pub(crate) fn rows() -> Vec<Replaced> {
     vec![
@@ -66,10 +71,41 @@ pub(crate) fn rows() -> Vec<Replaced> {
             line: Some(3),
             word: "tiny/two is anchored twice",
             tell: |results| {
-                let index = fs::read_to_string(results.join("INDEX")).unwrap();
-                let second = index.lines().nth(1).unwrap();
-                fs::write(results.join("INDEX"), format!("{index}{second}\n")).unwrap();
+                change_index(results, |index| {
+                    let second = index.lines().nth(1).unwrap();
+                    format!("{index}{second}\n")
+                });
             },
+        },
+        Replaced {
+            name: "a run from beside the results",
+            line: Some(1),
+            word: "two spaces and <envelope>/<run>",
+            tell: |results| change_index(results, |index| index.replace("tiny/one", "../one")),
+        },
+        Replaced {
+            name: "an index without its last newline",
+            line: None,
+            word: "does not end with a newline",
+            tell: |results| change_index(results, |index| index.trim_end().to_owned()),
+        },
+        Replaced {
+            name: "an index without end",
+            line: None,
+            word: "larger than the limit",
+            tell: |results| change_index(results, |_| "x".repeat((16 << 20) + 1)),
+        },
+        Replaced {
+            name: "no index",
+            line: None,
+            word: "cannot be read",
+            tell: |results| fs::remove_file(results.join("INDEX")).unwrap(),
+        },
+        Replaced {
+            name: "no results",
+            line: None,
+            word: "the results cannot be listed",
+            tell: |results| fs::remove_dir_all(results).unwrap(),
         },
         Replaced {
             name: "two anchored runs exchanged",
@@ -81,6 +117,12 @@ pub(crate) fn rows() -> Vec<Replaced> {
                     fs::rename(at(from), at(to)).unwrap();
                 }
             },
+        },
+        Replaced {
+            name: "an index emptied",
+            line: None,
+            word: "names no run, but sealed ones stand beside it: tiny/one, tiny/two",
+            tell: |results| fs::write(results.join("INDEX"), "").unwrap(),
         },
     ]
 }

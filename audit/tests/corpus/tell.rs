@@ -79,6 +79,27 @@ pub(crate) fn rebuild_prompts(lines: &mut [Value]) {
     }
 }
 
+/// Puts a value, written as JSON, at a pointer; a key may be new.
+pub(crate) fn put(document: &mut Value, (pointer, json): (&str, &str)) {
+    let (above, last) = pointer.rsplit_once('/').unwrap();
+    let value: Value = serde_json::from_str(json).unwrap();
+    match document.pointer_mut(above).unwrap() {
+        Value::Array(values) => values[last.parse::<usize>().unwrap()] = value,
+        table => table[last] = value,
+    }
+}
+
+/// Moves every line after the first `count` of a kind by so much, as if the clock had stood in between.
+pub(crate) fn later(lines: &mut [Value], (kind, count): (&str, usize), by_ns: i64) {
+    let mut seen = 0;
+    for line in lines {
+        if seen >= count {
+            more(&mut line["t_ns"], by_ns);
+        }
+        seen += usize::from(line["kind"] == kind);
+    }
+}
+
 /// Changes a text in a file of a written run, and seals it again if `sealed`.
 pub(crate) fn edit(dir: &Path, file: &str, (from, to): (&str, &str), sealed: bool) {
     let path = dir.join(file);

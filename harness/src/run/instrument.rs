@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_the_sum_of_four_measured_parts() {
+    fn the_floor_is_the_sum_of_four_parts_and_something() {
         let it = measure().unwrap();
         let parts = [
             it.clock_step_ns,
@@ -139,7 +139,8 @@ mod tests {
             it.line_write_ns,
             it.line_parse_ns,
         ];
-        assert!(parts.iter().all(|&part| part > 0), "{it:?}");
+        // A coarse clock may see single parts take no time.
         assert_eq!(it.floor_ns, parts.iter().sum::<u64>());
+        assert!(it.floor_ns > 0, "{it:?}");
     }
 }

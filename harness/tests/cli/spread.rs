@@ -168,7 +168,10 @@ fn a_run_from_before_any_of_this_still_passes_and_a_mixture_does_not() {
         strip(ratio, &["outliers"]);
     }
     reseal(&directory, &older);
-    assert_eq!(audit::audit_run(&directory).exit_code(), 0);
+    let report = audit::audit_run(&directory);
+    assert_eq!(report.exit_code(), 0);
+    let missed = |it: &String| it.contains("run.json states no `instrument`");
+    assert!(report.not_checked.iter().any(missed), "{}", report.render());
 }
 
 #[test]
@@ -205,6 +208,8 @@ fn the_scripted_arm_runs_beside_others_without_a_part_in_identity_or_ratios() {
             .all(|it| it["arm"] != "mock" && it["denominator"] != "mock")
     );
     let directory = PathBuf::from(outcome["dir"].as_str().unwrap());
+    let honest = audit::audit_run(&directory);
+    assert_eq!(honest.exit_code(), 0, "{}", honest.render());
     let mut forged = read_json(&directory.join("run.json"));
     forged["arms"]["mock"]["provenance"] = json!("WITNESSED");
     reseal(&directory, &forged);
@@ -213,6 +218,30 @@ fn the_scripted_arm_runs_beside_others_without_a_part_in_identity_or_ratios() {
         said.contains("WITNESSED") && said.contains("SIMULATED"),
         "{said}"
     );
+}
+
+#[test]
+fn a_script_goes_with_its_arm_and_alone_it_is_compared_with_nobody() {
+    let place = Place::new();
+    let smoke = include_str!("../../../workloads/envelopes/smoke.toml");
+    let both =
+        smoke.replace("\"instance-shared\", \"fused\"", "\"mock\"") + "\n[mock]\nstep_ns = 30000\n";
+    fs::write(place.work().join("both.toml"), both).unwrap();
+    for (arm, requests, said) in [
+        (
+            "naive",
+            12,
+            "the command line replaced mock, run.arms, run.reps",
+        ),
+        ("mock", 0, "the command line replaced run.arms, run.reps"),
+    ] {
+        let asked = ["run", "both.toml", "--arm", arm, "--reps", "1", "--json"];
+        let outcome = place.run(&asked).expect(0).json();
+        assert_eq!(outcome["identity"]["requests"], requests);
+        let report = audit::audit_run(Path::new(outcome["dir"].as_str().unwrap()));
+        assert_eq!(report.exit_code(), 0, "{}", report.render());
+        assert!(report.render().contains(said), "{}", report.render());
+    }
 }
 
 #[test]

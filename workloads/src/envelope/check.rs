@@ -101,7 +101,7 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
     word("mode", &envelope.mode, &["exact", "fast"])?;
     workload.check(run)?;
     arms(&run.arms, &W::arm_names())?;
-    scripted(&run.arms, envelope.mock.as_ref())?;
+    scripted(run, envelope.mock.as_ref())?;
     within("run.reps", run.reps, &REPS)?;
     for (arm, reps) in &run.arm_reps {
         if !run.arms.contains(arm) {
@@ -223,8 +223,8 @@ fn arms(arms: &[String], known: &[&str]) -> Result<(), Refusal> {
 }
 
 /// The scripted arm needs its script, and nobody else has a use for one.
-fn scripted(arms: &[String], script: Option<&Script>) -> Result<(), Refusal> {
-    let asked = arms.iter().any(|arm| arm == MOCK.name);
+fn scripted(run: &RunAsked, script: Option<&Script>) -> Result<(), Refusal> {
+    let asked = run.arms.iter().any(|arm| arm == MOCK.name);
     match script {
         None if asked => Err(Refusal::new(
             "mock",
@@ -236,18 +236,40 @@ fn scripted(arms: &[String], script: Option<&Script>) -> Result<(), Refusal> {
             "a table",
             "none, or add the arm mock to run.arms",
         )),
-        Some(script) if script.step_ns > STEP_NS_MAX => Err(Refusal::new(
-            "mock.step_ns",
-            script.step_ns,
-            format!("up to {STEP_NS_MAX}"),
-        )),
-        Some(script) if script.jitter_thousandths > 1000 => Err(Refusal::new(
-            "mock.jitter_thousandths",
-            script.jitter_thousandths,
-            "0 to 1000",
-        )),
-        _ => Ok(()),
+        Some(script) => bounded(script, run.chunk_tokens as u64),
+        None => Ok(()),
     }
+}
+
+/// No step of a script takes longer than anybody waits; one of a prompt has up to `chunk_tokens` rows, one of decoding one.
+fn bounded(script: &Script, chunk_tokens: u64) -> Result<(), Refusal> {
+    let left_ns = STEP_NS_MAX.saturating_sub(script.step_ns);
+    let row_ns_max = left_ns / chunk_tokens.max(1);
+    let Script {
+        step_ns,
+        prefill_ns_per_token,
+        decode_ns_per_token,
+        jitter_thousandths,
+    } = *script;
+    for (field, value, most) in [
+        ("mock.step_ns", step_ns, STEP_NS_MAX),
+        (
+            "mock.prefill_ns_per_token",
+            prefill_ns_per_token,
+            row_ns_max,
+        ),
+        ("mock.decode_ns_per_token", decode_ns_per_token, left_ns),
+    ] {
+        if value > most {
+            let wanted = format!("0 to {most}, so that no step takes more than a minute");
+            return Err(Refusal::new(field, value, wanted));
+        }
+    }
+    if jitter_thousandths > 1000 {
+        let field = "mock.jitter_thousandths";
+        return Err(Refusal::new(field, jitter_thousandths, "0 to 1000"));
+    }
+    Ok(())
 }
 
 /// The line on which a dotted field's value starts; `None` if the file leaves it out.

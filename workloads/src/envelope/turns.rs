@@ -4,6 +4,7 @@
 //! Not here: how arms of unequal turns compare (`summary`).
 
 use super::{ResolvedEnvelope, Workload};
+use crate::arm::MOCK;
 
 impl ResolvedEnvelope {
     /// The workload as `arm` plays it.
@@ -25,5 +26,11 @@ impl ResolvedEnvelope {
     pub fn requests(&self) -> usize {
         let requests = self.run.arms.iter().map(|arm| self.requests_of(arm));
         requests.max().unwrap_or(0)
+    }
+
+    /// Requests whose answers are compared: the scripted arm's are made up and compared with nobody's.
+    pub fn requests_compared(&self) -> usize {
+        let real = self.run.arms.iter().filter(|arm| *arm != MOCK.name);
+        real.map(|arm| self.requests_of(arm)).max().unwrap_or(0)
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn identity(
             .filter(|name| completed(name))
             .cloned()
             .collect(),
-        requests: envelope.requests(),
+        requests: envelope.requests_compared(),
         first_divergence,
     }
 }

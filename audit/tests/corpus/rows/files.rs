@@ -205,6 +205,16 @@ pub(crate) static DECLARATIONS: &[Forgery] = &[
         },
     ),
     told(
+        "a declaration that nothing can read",
+        Declared,
+        ("envelope.toml", "= 1"),
+        "is not TOML: a key is missing",
+        |it| {
+            it.written = it.written.replace("agents = 2", "agents = 3");
+            it.written.push_str("= 1\n");
+        },
+    ),
+    told(
         "a shape that was not run",
         Prompt,
         ("trace/naive-0.jsonl", "\"id\":\"a1-t0\""),
@@ -248,7 +258,7 @@ pub(crate) static DECLARATIONS: &[Forgery] = &[
         ("envelope.json", ""),
         "run.arm_reps.fused",
         |it| {
-            it.envelope["run"]["arm_reps"]["fused"] = json!(u64::MAX);
+            it.envelope["run"]["arm_reps"]["fused"] = json!(1_001);
             it.redeclare();
         },
     ),

@@ -5,9 +5,9 @@
 use audit::Layer::{Chain, Clock, Count, Format, Memory};
 use serde_json::{Value, json};
 
-use super::{FUSED, Forgery, of_cells, told};
+use super::{END, FUSED, Forgery, of_cells, told};
+use crate::fixture::Fixture;
 use crate::tell::{more, place_of, trace};
-const END: &str = "\"kind\":\"end\"";
 
 pub(crate) static ORDER_OF_LINES: &[Forgery] = &[
     told(
@@ -62,12 +62,30 @@ pub(crate) static ORDER_OF_LINES: &[Forgery] = &[
     told(
         "a whole request left out",
         Count,
-        ("trace/agent-kv-0.jsonl", "\"kind\":\"end\""),
-        "closed form",
-        |it| {
-            let gone = |line: &Value| line["id"] == "a1-t1" || line["request"] == "a1-t1";
-            trace(it, "agent-kv-0").retain(|line| !gone(line));
-        },
+        ("trace/agent-kv-0.jsonl", END),
+        "the sum of requests (",
+        without_a_request,
+    ),
+    told(
+        "fewer tokens computed than an arm must",
+        Count,
+        ("trace/agent-kv-0.jsonl", END),
+        "the sum of computed (",
+        without_a_request,
+    ),
+    told(
+        "shorter prompts than were declared",
+        Count,
+        ("trace/agent-kv-0.jsonl", END),
+        "the sum of prompt_len (",
+        without_a_request,
+    ),
+    told(
+        "fewer answers than were declared",
+        Count,
+        ("trace/agent-kv-0.jsonl", END),
+        "the sum of output ids (",
+        without_a_request,
     ),
     told(
         "turns swapped",
@@ -198,3 +216,8 @@ pub(crate) static CLOCKS_AND_MEMORY: &[Forgery] = &[
         },
     ),
 ];
+
+fn without_a_request(it: &mut Fixture) {
+    let gone = |line: &Value| line["id"] == "a1-t1" || line["request"] == "a1-t1";
+    trace(it, "agent-kv-0").retain(|line| !gone(line));
+}

@@ -3,18 +3,27 @@
 //! Not here: runs that replace anchored ones (`replaced`), or how a lie is told consistently (`tell`).
 #![allow(clippy::unwrap_used)] // helpers of tests, outside any #[test]
 
+mod begins;
+mod cells;
+mod declared;
 mod files;
 mod lines;
+mod programs;
 mod prompts;
 mod records;
 mod replay;
+mod scripted;
+mod seals;
 mod settings;
+mod spread;
+mod stages;
+mod sums;
 
 use std::path::Path;
 
 use audit::Layer;
 
-use crate::fixture::{Fixture, cells};
+use crate::fixture::{self, Fixture};
 
 /// Who catches a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +40,37 @@ pub(crate) const CATCHER_OF_REPLAY: &str = "replay with the engine";
 /// The file that seals a run, and the trace most lies are told in.
 pub(crate) const SUMS: &str = "SHA256SUMS";
 pub(crate) const FUSED: &str = "trace/fused-0.jsonl";
+const NAIVE: &str = "trace/naive-0.jsonl";
+/// Lines of a trace, as findings name them.
+const BEGIN: &str = "\"kind\":\"begin\"";
+const TEXT: &str = "\"kind\":\"text\"";
+const STEP: &str = "\"kind\":\"step\"";
+const END: &str = "\"kind\":\"end\"";
+/// What stands for a digest of nothing we know.
+const ZEROS: &str = "\"0000000000000000000000000000000000000000000000000000000000000000\"";
 
-/// How a lie is told: to the run before it is written, or to its files.
+/// A pointer, and the value to put there as JSON.
+type Change = (&'static str, &'static str);
+
+/// How a lie is told.
 #[derive(Clone, Copy)]
 pub(crate) enum Made {
+    /// To the run before it is written.
     Told(fn(&mut Fixture)),
+    /// To its files.
     Written(fn(&Path)),
+    /// In one value of envelope.toml and envelope.json,
+    Declared(Change),
+    /// of run.json,
+    Recorded(Change),
+    /// or of a line of the trace: its kind, and its place among those.
+    Said((&'static str, usize), Change),
+    /// By another text in another program's output.
+    Answered((&'static str, &'static str)),
 }
 
 /// One row: see `main`. `line` is a text of the line that must be named, empty where a file as a whole is.
+#[derive(Clone, Copy)]
 pub(crate) struct Forgery {
     pub(crate) name: &'static str,
     pub(crate) catcher: Catcher,
@@ -105,6 +136,69 @@ const fn written(
     )
 }
 
+/// One value declared otherwise.
+const fn declared(name: &'static str, word: &'static str, change: Change) -> Forgery {
+    let place = ("envelope.json", "");
+    row(
+        name,
+        Catcher::Layer(Layer::Format),
+        place,
+        word,
+        Made::Declared(change),
+    )
+}
+
+/// One value of run.json stated otherwise; `line` is that of what does not follow.
+const fn recorded(
+    name: &'static str,
+    line: &'static str,
+    word: &'static str,
+    change: Change,
+) -> Forgery {
+    let place = ("run.json", line);
+    row(
+        name,
+        Catcher::Layer(Layer::Record),
+        place,
+        word,
+        Made::Recorded(change),
+    )
+}
+
+/// One value of one line of a trace said otherwise.
+const fn said(
+    name: &'static str,
+    layer: Layer,
+    place: Where,
+    word: &'static str,
+    line: (&'static str, usize),
+    change: Change,
+) -> Forgery {
+    row(
+        name,
+        Catcher::Layer(layer),
+        place,
+        word,
+        Made::Said(line, change),
+    )
+}
+
+/// The same lie about engine work.
+const fn in_cells(forgery: Forgery) -> Forgery {
+    Forgery {
+        honest: fixture::cells::run,
+        ..forgery
+    }
+}
+
+/// The same lie about a run that states what the harness takes itself.
+const fn measured(forgery: Forgery) -> Forgery {
+    Forgery {
+        honest: fixture::measured::run,
+        ..forgery
+    }
+}
+
 /// A lie only the engine can catch.
 const fn replayed(name: &'static str, word: &'static str, tell: fn(&mut Fixture)) -> Forgery {
     row(name, Catcher::Replay, ("", ""), word, Made::Told(tell))
@@ -118,10 +212,7 @@ const fn of_cells(
     word: &'static str,
     tell: fn(&mut Fixture),
 ) -> Forgery {
-    Forgery {
-        honest: cells::run,
-        ..told(name, layer, place, word, tell)
-    }
+    in_cells(told(name, layer, place, word, tell))
 }
 
 /// Every forged run that a directory alone, or the engine, gives away.
@@ -129,6 +220,20 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
     let groups = [
         files::SEALS_AND_CHAINS,
         files::DECLARATIONS,
+        seals::SEALS,
+        declared::SESSIONS,
+        declared::CELLS,
+        begins::BEGINS,
+        stages::STAGES,
+        stages::SHAPES,
+        sums::ENDS,
+        sums::STEPS,
+        cells::OURS,
+        cells::RECORDS,
+        programs::ANSWERS,
+        programs::QUESTIONS,
+        spread::CEILINGS,
+        spread::SPREAD,
         lines::ORDER_OF_LINES,
         lines::CLOCKS_AND_MEMORY,
         settings::SETTINGS,
@@ -138,6 +243,8 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         records::RECORDS,
         records::SAMPLES,
         replay::LEFT_TO_REPLAY,
+        scripted::SCRIPTED,
+        scripted::FAR_OUT,
     ];
     groups.into_iter().flatten().collect()
 }

@@ -83,6 +83,18 @@ pub(crate) static RECORDS: &[Forgery] = &[
         },
     ),
     told(
+        "arms that always ran in the same order",
+        Record,
+        ("run.json", "\"order\""),
+        "odd repetitions run backwards: expected \"fused-1\"",
+        |it| {
+            let order = it.record["order"].as_array_mut().unwrap();
+            for round in order.chunks_mut(5).skip(1).step_by(2) {
+                round.reverse();
+            }
+        },
+    ),
+    told(
         "a run without a sitting",
         Record,
         ("run.json", "\"sittings\": []"),

@@ -5,10 +5,9 @@
 use audit::Layer::{Clock, Prompt, Record, Settings};
 use serde_json::json;
 
-use super::{FUSED, Forgery, of_cells, told};
+use super::{BEGIN, FUSED, Forgery, of_cells, told};
 use crate::fixture::{LADDER, sha256};
 use crate::tell::{everywhere, trace};
-const BEGIN: &str = "\"kind\":\"begin\"";
 
 pub(crate) static SETTINGS: &[Forgery] = &[
     told(
@@ -117,7 +116,7 @@ pub(crate) static SETTINGS: &[Forgery] = &[
         "pages shared where nothing is",
         Settings,
         ("trace/agent-kv-2.jsonl", BEGIN),
-        "shared_attention",
+        "nothing is shared with this cache",
         |it| {
             trace(it, "agent-kv-2")[0]["settings"]["shared_attention"] = json!(true);
         },
