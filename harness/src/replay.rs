@@ -22,7 +22,7 @@ use crate::cli::AuditArguments;
 use crate::error::Error;
 use crate::gate::{around, first_difference};
 use crate::models;
-use crate::sealed::{SealedRun, Trace};
+use crate::sealed::SealedRun;
 use crate::table::counted;
 use crate::world::World;
 
@@ -134,10 +134,10 @@ pub fn replay(
     Ok(code)
 }
 
-/// Every question our own arms answered, by what was asked.
+/// Every question our own arms answered, by what was asked; scripted ones have no model to ask again.
 fn questions(run: &SealedRun) -> Result<BTreeMap<Key, Asked<'_>>, Error> {
     let mut asked: BTreeMap<Key, Asked<'_>> = BTreeMap::new();
-    for trace in run.traces.iter().filter(|trace| is_ours(run, trace)) {
+    for trace in run.traces.iter().filter(|it| !run.is_simulated(&it.arm)) {
         let prompts = trace.prompts();
         let mut keys: BTreeMap<&str, Key> = BTreeMap::new();
         for (number, line) in (1..).zip(&trace.lines) {
@@ -182,12 +182,6 @@ fn questions(run: &SealedRun) -> Result<BTreeMap<Key, Asked<'_>>, Error> {
         }
     }
     Ok(asked)
-}
-
-/// Simulated arms have no model to ask again.
-fn is_ours(run: &SealedRun, trace: &Trace) -> bool {
-    let arm = run.record.arms.get(&trace.arm);
-    arm.is_none_or(|arm| arm.provenance != "SIMULATED")
 }
 
 /// `percent` of the questions in the order of a keyed hash, and at least one of every arm.

@@ -9,12 +9,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use workloads::envelope::ResolvedEnvelope;
-use workloads::record::RunRecord;
+use workloads::record::{Divergence, RunRecord};
 use workloads::trace::{Base, Body, Line};
 
 use crate::error::Error;
 use crate::files;
 use crate::world::World;
+
+/// The provenance of figures that nobody measured.
+pub const SIMULATED: &str = "SIMULATED";
 
 /// A run whose evidence holds.
 pub struct SealedRun {
@@ -130,10 +133,66 @@ impl SealedRun {
         })
     }
 
+    /// Whether an arm made its answers up: nothing of them can be compared.
+    pub fn is_simulated(&self, arm: &str) -> bool {
+        let record = self.record.arms.get(arm);
+        record.is_some_and(|record| record.provenance == SIMULATED)
+    }
+
+    /// Refuses a run in which an arm failed: what is missing would pass for what is equal.
+    pub fn refuse_failed(&self) -> Result<(), Error> {
+        let failures = failures(&self.record);
+        if failures.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unreachable(format!(
+            "{}: not every arm completed, so nothing is compared\n  {}\nrun the envelope again, with --arm for the \
+             arms that can run",
+            self.directory.display(),
+            failures.join("\n  ")
+        )))
+    }
+
     /// Its envelope, where that is a session.
     pub fn session(&self) -> Option<ResolvedEnvelope> {
         ResolvedEnvelope::deserialize(&self.asked).ok()
     }
+}
+
+/// Every arm that failed, in its cell where there is one, and what it failed with.
+pub fn failures(record: &RunRecord) -> Vec<String> {
+    let failure = |name: String, error: &Option<String>, (completed, reps): (usize, usize)| {
+        let error = error.as_ref()?;
+        let failed = reps - completed.min(reps);
+        Some(format!("{name} failed in {failed} of {reps}: {error}"))
+    };
+    let of_session = record
+        .arms
+        .iter()
+        .filter_map(|(name, arm)| failure(name.clone(), &arm.error, (arm.completed, arm.reps)));
+    let cells = record.cells.iter().flatten();
+    let of_cells = cells
+        .flat_map(|cell| cell.arms.iter().map(move |(name, arm)| (cell, name, arm)))
+        .filter_map(|(cell, name, arm)| {
+            let name = format!("{}, {name}", cell.name);
+            failure(name, &arm.error, (arm.completed, arm.reps))
+        });
+    of_session.chain(of_cells).collect()
+}
+
+/// Where an answer departs from the others, in words.
+pub fn departure(at: &Divergence) -> String {
+    let cell = at.cell.as_ref().map(|cell| format!("{cell}, "));
+    let place = at.position.map(|place| format!("token {place}"));
+    format!(
+        "{}{} repetition {} departs at agent {} turn {}, {}",
+        cell.unwrap_or_default(),
+        at.arm,
+        at.rep,
+        at.agent,
+        at.turn,
+        place.unwrap_or_else(|| "in the logits".to_owned())
+    )
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
