@@ -137,7 +137,7 @@ fn results_too_near_the_instrument_are_marked_in_record_and_audit() {
     reseal(&directory, &slow);
     let unmarked = audit::audit_run(&directory).render();
     assert!(
-        unmarked.contains("at_instrument_limit is \"false\", the traces give \"true\""),
+        unmarked.contains("at_instrument_limit is false, the traces give true"),
         "{unmarked}"
     );
     mark(&mut slow, true);
