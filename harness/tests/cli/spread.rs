@@ -226,7 +226,7 @@ fn a_script_goes_with_its_arm_and_alone_it_is_compared_with_nobody() {
         let asked = ["run", "both.toml", "--arm", arm, "--reps", "1", "--json"];
         let outcome = place.run(&asked).expect(0).json();
         assert_eq!(outcome["identity"]["requests"], requests);
-        let report = audit::audit_run(Path::new(outcome["dir"].as_str().unwrap()));
+        let report = audit::audit_run(std::path::Path::new(outcome["dir"].as_str().unwrap()));
         assert_eq!(report.exit_code(), 0, "{}", report.render());
         assert!(report.render().contains(said), "{}", report.render());
     }
