@@ -47,11 +47,13 @@ pub struct Programs {
     pub llama_batched_bench: Option<PathBuf>,
 }
 
-/// Runs `job` and writes its trace to `out`; `clock` and `peak_rss` are as for [`crate::run_arm`].
+/// Runs `job` and writes its trace to `out`; `clock` and `peak_rss` are as for [`crate::run_arm`]. Another program is
+/// ended as soon as `abandoned` says that nobody waits for it.
 pub fn run_cell(
     job: &CellJob,
     clock: &dyn Fn() -> u64,
     peak_rss: &dyn Fn() -> Option<u64>,
+    abandoned: &dyn Fn() -> bool,
     out: impl Write,
 ) -> Result<(), Error> {
     let mut recorder = Recorder::new(out, clock);
@@ -65,8 +67,9 @@ pub fn run_cell(
         }
         Runner::LlamaBench { flash_attention } => {
             let asked = external::Asked::new(job, flash_attention)?;
-            recorder.say(asked.begin(job, clock)?)?;
-            external::measure(job, &asked, clock, &mut recorder)
+            let wait = external::Wait { clock, abandoned };
+            recorder.say(asked.begin(job, &wait)?)?;
+            external::measure(job, &asked, &wait, &mut recorder)
         }
     };
     if let Err(error) = &outcome {

@@ -29,6 +29,14 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// To say its version.
 const VERSION_LIMIT_NS: u64 = 10_000_000_000;
 
+/// How a program is waited for.
+pub(crate) struct Wait<'a> {
+    /// Nanoseconds from any start.
+    pub(crate) clock: &'a dyn Fn() -> u64,
+    /// Whether nobody waits for its answer any more.
+    pub(crate) abandoned: &'a dyn Fn() -> bool,
+}
+
 /// What will be started, and where.
 pub(crate) struct Asked {
     path: Option<PathBuf>,
@@ -57,7 +65,7 @@ impl Asked {
     }
 
     /// The first line of the trace; what cannot be had of the program is null.
-    pub(crate) fn begin(&self, job: &CellJob, clock: &dyn Fn() -> u64) -> Result<Body, Error> {
+    pub(crate) fn begin(&self, job: &CellJob, wait: &Wait<'_>) -> Result<Body, Error> {
         let path = self.path.as_deref();
         let model_sha256 = match &job.model_path {
             Some(file) => file_sha256(file).map_err(|error| {
@@ -77,7 +85,7 @@ impl Asked {
                 name: self.bench.name().to_owned(),
                 sha256: path.and_then(|path| file_sha256(path).ok()),
                 libraries_sha256: path.and_then(|path| libraries_sha256(path).ok().flatten()),
-                version: path.and_then(|path| version(path, clock)),
+                version: path.and_then(|path| version(path, wait)),
                 arguments: self.arguments.clone(),
             },
         })
@@ -105,7 +113,7 @@ fn find(job: &CellJob, bench: Bench) -> Result<Option<PathBuf>, Error> {
 pub(crate) fn measure<W: Write>(
     job: &CellJob,
     asked: &Asked,
-    clock: &dyn Fn() -> u64,
+    wait: &Wait<'_>,
     recorder: &mut Recorder<'_, W>,
 ) -> Result<(), Error> {
     let name = asked.bench.name();
@@ -119,14 +127,18 @@ pub(crate) fn measure<W: Write>(
     let mut command = Command::new(path);
     command.args(&asked.arguments).current_dir(&asked.directory);
     let limit_s = job.envelope.workload.limit_s;
-    let start_ns = clock();
-    let ended = run(command, limit_s.saturating_mul(1_000_000_000), clock)
+    let start_ns = (wait.clock)();
+    let ended = run(command, limit_s.saturating_mul(1_000_000_000), wait)
         .map_err(|error| Error::External(format!("{name} cannot be started: {error}")))?;
-    let wall_ns = clock().saturating_sub(start_ns);
+    let wall_ns = (wait.clock)().saturating_sub(start_ns);
     let Some(status) = ended.status else {
-        return Err(Error::External(format!(
-            "{name} was stopped after workload.limit_s = {limit_s}; raise it or make the cell smaller"
-        )));
+        return Err(Error::External(if (wait.abandoned)() {
+            format!("{name} was stopped, since nobody waited for it any more")
+        } else {
+            format!(
+                "{name} was stopped after workload.limit_s = {limit_s}; raise it or make the cell smaller"
+            )
+        }));
     };
     if !status.success() {
         let said = quoted(&ended.complaint);
@@ -147,20 +159,20 @@ pub(crate) fn measure<W: Write>(
 
 /// How a program ended and what it said.
 struct Ended {
-    /// None if it was stopped at its limit.
+    /// None if it was stopped, at its limit or because nobody waited for it.
     status: Option<ExitStatus>,
     output: String,
     complaint: String,
 }
 
-fn run(mut command: Command, limit_ns: u64, clock: &dyn Fn() -> u64) -> std::io::Result<Ended> {
+fn run(mut command: Command, limit_ns: u64, wait: &Wait<'_>) -> std::io::Result<Ended> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let (output, complaint) = (collect(child.stdout.take()), collect(child.stderr.take()));
-    let status = wait(&mut child, limit_ns, clock)?;
+    let status = wait.exit(&mut child, limit_ns)?;
     let words = |pipe: Receiver<String>| pipe.recv_timeout(LAST_WORDS).unwrap_or_default();
     Ok(Ended {
         status,
@@ -169,23 +181,21 @@ fn run(mut command: Command, limit_ns: u64, clock: &dyn Fn() -> u64) -> std::io:
     })
 }
 
-/// Waits until the child ends by itself, or ends it at the limit.
-fn wait(
-    child: &mut Child,
-    limit_ns: u64,
-    clock: &dyn Fn() -> u64,
-) -> std::io::Result<Option<ExitStatus>> {
-    let start_ns = clock();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+impl Wait<'_> {
+    /// Waits until the child ends by itself, or ends it at the limit or once nobody waits for it.
+    fn exit(&self, child: &mut Child, limit_ns: u64) -> std::io::Result<Option<ExitStatus>> {
+        let start_ns = (self.clock)();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if (self.abandoned)() || (self.clock)().saturating_sub(start_ns) >= limit_ns {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
         }
-        if clock().saturating_sub(start_ns) >= limit_ns {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK);
     }
 }
 
@@ -204,10 +214,10 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
 }
 
 /// The first line of what it says its version is, on whichever stream.
-fn version(path: &Path, clock: &dyn Fn() -> u64) -> Option<String> {
+fn version(path: &Path, wait: &Wait<'_>) -> Option<String> {
     let mut command = Command::new(path);
     command.arg("--version");
-    let ended = run(command, VERSION_LIMIT_NS, clock).ok()?;
+    let ended = run(command, VERSION_LIMIT_NS, wait).ok()?;
     let said = [ended.output, ended.complaint];
     let line = said
         .iter()

@@ -64,7 +64,7 @@ fn run(envelope: &ResolvedCells, arm: &str) -> (Result<(), Error>, Vec<Line>) {
     };
     let (now, mut out) = (Counter::new(0), Vec::new());
     let clock = || now.replace(now.get() + 1);
-    let outcome = run_cell(&job, &clock, &|| Some(1), &mut out);
+    let outcome = run_cell(&job, &clock, &|| Some(1), &|| false, &mut out);
     let text = String::from_utf8(out).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     (outcome, lines.collect())

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use workloads::record::RunRecord;
 
 use crate::error::Error;
+use crate::sealed::failures;
 use crate::world::World;
 use crate::{calendar, files, seal};
 
@@ -82,27 +83,10 @@ fn refuse_incomplete(record: &RunRecord) -> Result<(), Error> {
     if record.complete {
         return Ok(());
     }
-    let reason = |name: String, error: &Option<String>, (completed, reps): (usize, usize)| {
-        let error = error.as_ref()?;
-        let failed = reps - completed.min(reps);
-        Some(format!("\n  {name} failed in {failed} of {reps}: {error}"))
-    };
-    let of_session = record
-        .arms
-        .iter()
-        .filter_map(|(name, arm)| reason(name.clone(), &arm.error, (arm.completed, arm.reps)));
-    let cells = record.cells.iter().flatten();
-    let of_cells = cells
-        .flat_map(|cell| cell.arms.iter().map(move |(name, arm)| (cell, name, arm)))
-        .filter_map(|(cell, name, arm)| {
-            let name = format!("{}, {name}", cell.name);
-            reason(name, &arm.error, (arm.completed, arm.reps))
-        });
-    let reasons: Vec<String> = of_session.chain(of_cells).collect();
     Err(Error::Usage(format!(
-        "not anchored: not every requested arm completed{}\nrun the envelope again, with --arm for \
+        "not anchored: not every requested arm completed\n  {}\nrun the envelope again, with --arm for \
          the arms that can run, and anchor that",
-        reasons.concat()
+        failures(record).join("\n  ")
     )))
 }
 

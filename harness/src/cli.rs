@@ -73,10 +73,10 @@ pub enum Command {
     #[command(after_help = "Examples:
   harness gate                        every envelope with a baseline in results/gate
   harness gate smoke --annotations --junit gate.xml
-  harness gate smoke --accept         write the new baseline, show what changed
+  harness gate mine.toml --accept     write the new baseline, show what changed
   harness gate smoke --against results/smoke/2026-01-02-x86_64-avx2-2c-1 --timing
 
-Exit codes: 0 as before, 1 something differs (with --timing: or an arm is slower), 2 another question,
+Exit codes: 0 as before, 1 something differs, or with --timing an arm is slower, 2 another question,
 3 no verdict on the times, 4 the gate missed its own negative control, 5 an arm could not run")]
     Gate(GateArguments),
     /// Plain words for a run: where tokens and time went, why a request missed
@@ -86,7 +86,8 @@ Exit codes: 0 as before, 1 something differs (with --timing: or an arm is slower
     #[command(after_help = "Example:
   harness compare results/local/smoke/20260102-1 results/local/smoke/20260102-2
 
-Exit codes: 0 same work and every time judged, 1 counters or answers differ, 3 unlike runs or no verdict")]
+Exit codes: 0 same work and every time judged, 1 counters or answers differ, 3 unlike runs or no verdict,
+5 an arm of a run failed")]
     Compare(CompareArguments),
     /// Regenerate README.md, CLAIMS.md and BENCHMARK-AUTHORITY.md
     #[cfg(feature = "report")]
@@ -134,11 +135,13 @@ Exit codes: 0 every path gave the same bits, 1 one did not")]
 #[derive(Debug, Subcommand)]
 pub enum Tested {
     /// How often the statistical rule errs, on made-up runs whose truth is known
-    #[command(after_help = "Exit codes: 0 every promise holds, 1 one is broken")]
+    #[command(
+        after_help = "Exit codes: 0 every promise holds, 1 one is broken, 3 so few runs cannot tell"
+    )]
     Statistics {
         /// Runs of each kind
         #[arg(long, value_name = "N", default_value_t = 4000,
-              value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+              value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
         trials: usize,
         /// One JSON document instead of the table
         #[arg(long)]

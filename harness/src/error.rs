@@ -57,6 +57,9 @@ pub enum Error {
         /// What was done about it, or what to type.
         next: String,
     },
+    /// Answers that must be equal are not.
+    #[error("{0}")]
+    Unequal(String),
     /// Evidence that is not what it must be.
     #[error("{0}")]
     Broken(String),
@@ -79,7 +82,7 @@ impl Error {
         }
     }
 
-    /// 2 usage, 4 evidence broken, 5 target unreachable or nothing measured.
+    /// 1 answers differ, 2 usage, 4 evidence broken, 5 target unreachable or nothing measured.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_)
@@ -91,6 +94,7 @@ impl Error {
                 | engine::Error::TokenOutOfRange { .. }
                 | engine::Error::ContextExceeded { .. },
             ) => 2,
+            Self::Unequal(_) => 1,
             Self::WrongDigest { .. } | Self::Broken(_) => 4,
             Self::Io { .. }
             | Self::Output(_)

@@ -38,7 +38,7 @@ use world::World;
 pub fn execute(
     command: &Command,
     world: &World,
-    input: &mut dyn Read,
+    input: Box<dyn Read + Send>,
     clock: &dyn Fn() -> u64,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         harness::execute(
             &cli.command,
             &world,
-            &mut io::stdin().lock(),
+            Box::new(io::stdin()),
             &clock,
             &mut out,
         )

@@ -41,9 +41,9 @@ struct Recorded<'a> {
     logits_sha256: &'a str,
 }
 
-/// A prompt and everyone who answered it.
+/// A prompt, by its length alone, and everyone who answered it.
 struct Asked<'a> {
-    prompt: Vec<u32>,
+    prompt_tokens: usize,
     recorded: Vec<Recorded<'a>>,
 }
 
@@ -114,17 +114,7 @@ pub fn replay(
         arms: Vec::new(),
         differences: Vec::new(),
     };
-    let mut arms = BTreeSet::new();
-    for key in &drawn {
-        let asked = &asked[*key];
-        let answer = answer(&mut engine, key, &asked.prompt)?;
-        for recorded in &asked.recorded {
-            outcome.answers += 1;
-            arms.insert(recorded.whose.clone());
-            outcome.differences.extend(difference(recorded, &answer));
-        }
-    }
-    outcome.arms = arms.into_iter().collect();
+    answer_again(&run, &asked, &drawn, &mut engine, &mut outcome)?;
     let code = if outcome.differences.is_empty() {
         run.audit.exit_code()
     } else {
@@ -134,22 +124,37 @@ pub fn replay(
     Ok(code)
 }
 
+/// Traces of arms that can be asked again: scripted ones have no model.
+fn own(run: &SealedRun) -> impl Iterator<Item = &Trace> {
+    run.traces.iter().filter(|it| !run.is_simulated(&it.arm))
+}
+
+/// What a request asks.
+fn key_of(body: &Body) -> Option<Key> {
+    match body {
+        Body::Request {
+            prompt_sha256,
+            decode_max,
+            ignore_eos,
+            ..
+        } => Some((prompt_sha256.clone(), *decode_max, *ignore_eos)),
+        _ => None,
+    }
+}
+
 /// Every question our own arms answered, by what was asked.
 fn questions(run: &SealedRun) -> Result<BTreeMap<Key, Asked<'_>>, Error> {
     let mut asked: BTreeMap<Key, Asked<'_>> = BTreeMap::new();
-    for trace in run.traces.iter().filter(|trace| is_ours(run, trace)) {
-        let prompts = trace.prompts();
-        let mut keys: BTreeMap<&str, Key> = BTreeMap::new();
+    for trace in own(run) {
+        let mut prompts = trace.prompts();
+        let mut made: BTreeMap<&str, (Key, usize)> = BTreeMap::new();
         for (number, line) in (1..).zip(&trace.lines) {
+            let prompt = prompts.next(line);
             match &line.body {
-                Body::Request {
-                    id,
-                    prompt_sha256,
-                    decode_max,
-                    ignore_eos,
-                    ..
-                } => {
-                    keys.insert(id, (prompt_sha256.clone(), *decode_max, *ignore_eos));
+                Body::Request { id, .. } => {
+                    let rebuilt = prompt.zip(key_of(&line.body));
+                    let rebuilt = rebuilt.filter(|(prompt, key)| ids_sha256(prompt) == key.0);
+                    made.extend(rebuilt.map(|(prompt, key)| (id.as_str(), (key, prompt.len()))));
                 }
                 Body::Finish {
                     request,
@@ -158,16 +163,11 @@ fn questions(run: &SealedRun) -> Result<BTreeMap<Key, Asked<'_>>, Error> {
                     ..
                 } => {
                     let place = format!("{}:{number}: {request}", trace.path);
-                    let known = keys
+                    let (key, prompt_tokens) = made
                         .get(request.as_str())
-                        .zip(prompts.get(request.as_str()));
-                    let (key, prompt) = known
-                        .filter(|(key, prompt)| ids_sha256(prompt) == key.0)
-                        .ok_or_else(|| {
-                        Error::Broken(format!("{place}: no prompt leads to it"))
-                    })?;
+                        .ok_or_else(|| Error::Broken(format!("{place}: no prompt leads to it")))?;
                     let question = asked.entry(key.clone()).or_insert_with(|| Asked {
-                        prompt: prompt.clone(),
+                        prompt_tokens: *prompt_tokens,
                         recorded: Vec::new(),
                     });
                     question.recorded.push(Recorded {
@@ -184,10 +184,36 @@ fn questions(run: &SealedRun) -> Result<BTreeMap<Key, Asked<'_>>, Error> {
     Ok(asked)
 }
 
-/// Simulated arms have no model to ask again.
-fn is_ours(run: &SealedRun, trace: &Trace) -> bool {
-    let arm = run.record.arms.get(&trace.arm);
-    arm.is_none_or(|arm| arm.provenance != "SIMULATED")
+/// Answers what was drawn, each question where it is first asked, and holds every answer of the run against that.
+fn answer_again(
+    run: &SealedRun,
+    asked: &BTreeMap<Key, Asked<'_>>,
+    drawn: &[&Key],
+    engine: &mut Engine,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let mut left: BTreeSet<&Key> = drawn.iter().copied().collect();
+    let mut arms = BTreeSet::new();
+    for trace in own(run) {
+        let mut prompts = trace.prompts();
+        for line in &trace.lines {
+            let prompt = prompts.next(line);
+            let Some((prompt, key)) = prompt.zip(key_of(&line.body)) else {
+                continue;
+            };
+            if !left.remove(&key) {
+                continue;
+            }
+            let answer = answer(engine, &key, prompt)?;
+            for recorded in &asked[&key].recorded {
+                outcome.answers += 1;
+                arms.insert(recorded.whose.clone());
+                outcome.differences.extend(difference(recorded, &answer));
+            }
+        }
+    }
+    outcome.arms = arms.into_iter().collect();
+    Ok(())
 }
 
 /// `percent` of the questions in the order of a keyed hash, and at least one of every arm.
@@ -258,7 +284,7 @@ fn options(
         },
         |threads| threads as usize,
     );
-    let positions = drawn.iter().map(|key| asked[*key].prompt.len() + key.1);
+    let positions = drawn.iter().map(|key| asked[*key].prompt_tokens + key.1);
     let pages = positions.max().unwrap_or(0).div_ceil(PAGE_POSITIONS);
     Ok(EngineOptions {
         mode,
@@ -303,10 +329,10 @@ impl Sink for Answer {
     }
 }
 
-fn answer(engine: &mut Engine, key: &Key, prompt: &[u32]) -> Result<Answer, Error> {
+fn answer(engine: &mut Engine, key: &Key, prompt: Vec<u32>) -> Result<Answer, Error> {
     let mut answer = Answer::default();
     engine.submit(Request {
-        prompt: prompt.to_vec(),
+        prompt,
         decode_max: key.1,
         ignore_eos: key.2,
         ..Request::default()

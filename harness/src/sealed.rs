@@ -9,12 +9,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use workloads::envelope::ResolvedEnvelope;
-use workloads::record::RunRecord;
+use workloads::record::{Divergence, RunRecord};
 use workloads::trace::{Base, Body, Line};
 
 use crate::error::Error;
 use crate::files;
 use crate::world::World;
+
+/// The provenance of figures that nobody measured.
+pub const SIMULATED: &str = "SIMULATED";
 
 /// A run whose evidence holds.
 pub struct SealedRun {
@@ -53,40 +56,80 @@ impl Trace {
         }
     }
 
-    /// Every prompt, by request, rebuilt from what each continues.
-    pub fn prompts(&self) -> HashMap<&str, Vec<u32>> {
-        let mut texts: HashMap<&str, Vec<u32>> = HashMap::new();
-        let mut prompts: HashMap<&str, Vec<u32>> = HashMap::new();
-        for line in &self.lines {
-            match &line.body {
-                Body::Text { name, ids } => {
-                    texts.insert(name, ids.clone());
+    /// Rebuilds its prompts, line by line.
+    pub fn prompts(&self) -> Prompts<'_> {
+        let mut continued = HashMap::new();
+        for base in self.lines.iter().filter_map(|line| base_of(&line.body)) {
+            *continued.entry(base).or_insert(0) += 1;
+        }
+        Prompts {
+            continued,
+            texts: HashMap::new(),
+        }
+    }
+}
+
+/// Prompts of a trace, rebuilt from what each continues. A text is kept until the last request that continues it: all
+/// transcripts of all turns would be quadratic in the turns.
+pub struct Prompts<'a> {
+    /// By name of a text or a request: how many requests still continue it.
+    continued: HashMap<&'a str, usize>,
+    texts: HashMap<&'a str, Vec<u32>>,
+}
+
+impl<'a> Prompts<'a> {
+    /// Takes the next line of the trace; a request's prompt.
+    pub fn next(&mut self, line: &'a Line) -> Option<Vec<u32>> {
+        match &line.body {
+            Body::Text { name, ids } => self.keep(name, ids),
+            Body::Finish { request, ids, .. } => {
+                if let Some(text) = self.texts.get_mut(request.as_str()) {
+                    text.extend(ids);
                 }
-                Body::Request {
-                    id,
-                    base,
-                    keep,
-                    append,
-                    ..
-                } => {
-                    let base = match base {
-                        Some(Base::Text(name) | Base::Request(name)) => texts.get(name.as_str()),
-                        None => None,
-                    };
-                    let kept = base.map_or(&[][..], |ids| &ids[..ids.len().min(*keep)]);
-                    let prompt = [kept, append].concat();
-                    prompts.insert(id, prompt.clone());
-                    texts.insert(id, prompt);
+            }
+            Body::Request {
+                id, keep, append, ..
+            } => {
+                let base = base_of(&line.body);
+                let text = base.and_then(|base| self.texts.get(base));
+                let kept = text.map_or(&[][..], |ids| &ids[..ids.len().min(*keep)]);
+                let prompt = [kept, append].concat();
+                if let Some(base) = base {
+                    self.leave(base);
                 }
-                Body::Finish { request, ids, .. } => {
-                    if let Some(text) = texts.get_mut(request.as_str()) {
-                        text.extend(ids);
-                    }
-                }
-                _ => {}
+                self.keep(id, &prompt);
+                return Some(prompt);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn keep(&mut self, name: &'a str, ids: &[u32]) {
+        if self.continued.contains_key(name) {
+            self.texts.insert(name, ids.to_vec());
+        }
+    }
+
+    fn leave(&mut self, base: &str) {
+        if let Some(requests) = self.continued.get_mut(base) {
+            *requests -= 1;
+            if *requests == 0 {
+                self.continued.remove(base);
+                self.texts.remove(base);
             }
         }
-        prompts
+    }
+}
+
+/// The name of what a request continues.
+fn base_of(body: &Body) -> Option<&str> {
+    match body {
+        Body::Request {
+            base: Some(Base::Text(name) | Base::Request(name)),
+            ..
+        } => Some(name),
+        _ => None,
     }
 }
 
@@ -130,10 +173,66 @@ impl SealedRun {
         })
     }
 
+    /// Whether an arm made its answers up: nothing of them can be compared.
+    pub fn is_simulated(&self, arm: &str) -> bool {
+        let record = self.record.arms.get(arm);
+        record.is_some_and(|record| record.provenance == SIMULATED)
+    }
+
+    /// Refuses a run in which an arm failed: what is missing would pass for what is equal.
+    pub fn refuse_failed(&self) -> Result<(), Error> {
+        let failures = failures(&self.record);
+        if failures.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unreachable(format!(
+            "{}: not every arm completed, so nothing is compared\n  {}\nrun the envelope again, with --arm for the \
+             arms that can run",
+            self.directory.display(),
+            failures.join("\n  ")
+        )))
+    }
+
     /// Its envelope, where that is a session.
     pub fn session(&self) -> Option<ResolvedEnvelope> {
         ResolvedEnvelope::deserialize(&self.asked).ok()
     }
+}
+
+/// Every arm that failed, in its cell where there is one, and what it failed with.
+pub fn failures(record: &RunRecord) -> Vec<String> {
+    let failure = |name: String, error: &Option<String>, (completed, reps): (usize, usize)| {
+        let error = error.as_ref()?;
+        let failed = reps - completed.min(reps);
+        Some(format!("{name} failed in {failed} of {reps}: {error}"))
+    };
+    let of_session = record
+        .arms
+        .iter()
+        .filter_map(|(name, arm)| failure(name.clone(), &arm.error, (arm.completed, arm.reps)));
+    let cells = record.cells.iter().flatten();
+    let of_cells = cells
+        .flat_map(|cell| cell.arms.iter().map(move |(name, arm)| (cell, name, arm)))
+        .filter_map(|(cell, name, arm)| {
+            let name = format!("{}, {name}", cell.name);
+            failure(name, &arm.error, (arm.completed, arm.reps))
+        });
+    of_session.chain(of_cells).collect()
+}
+
+/// Where an answer departs from the others, in words.
+pub fn departure(at: &Divergence) -> String {
+    let cell = at.cell.as_ref().map(|cell| format!("{cell}, "));
+    let place = at.position.map(|place| format!("token {place}"));
+    format!(
+        "{}{} repetition {} departs at agent {} turn {}, {}",
+        cell.unwrap_or_default(),
+        at.arm,
+        at.rep,
+        at.agent,
+        at.turn,
+        place.unwrap_or_else(|| "in the logits".to_owned())
+    )
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
@@ -161,4 +260,33 @@ fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
         path,
         lines,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use workloads::trace::ids_sha256;
+
+    use super::*;
+
+    #[test]
+    fn prompts_are_those_the_run_hashed_and_few_texts_are_kept_at_once() {
+        let run = "../results/smoke/2026-11-29-x86_64-avx512-2c-3";
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(run);
+        let trace = read_trace(&directory, "trace/fused-0.jsonl".to_owned());
+        let trace = trace.unwrap().unwrap();
+        let (mut prompts, mut rebuilt) = (trace.prompts(), 0);
+        for line in &trace.lines {
+            let prompt = prompts.next(line);
+            if let Body::Request { prompt_sha256, .. } = &line.body {
+                assert_eq!(ids_sha256(&prompt.unwrap()), *prompt_sha256);
+                rebuilt += 1;
+            }
+            assert!(
+                prompts.texts.len() <= 4,
+                "one for each agent, and the prefix"
+            );
+        }
+        assert_eq!(rebuilt, 12);
+        assert!(prompts.texts.is_empty());
+    }
 }

@@ -59,27 +59,72 @@ impl Played {
     }
 }
 
-/// What is promised of some scenes; it holds where the whole interval of the rate keeps it.
+/// What is promised of some scenes: that a rate stays under a limit.
 struct Promise {
     words: &'static str,
     is_about: fn(&Scene) -> bool,
-    holds: fn(&Played) -> bool,
+    hits: fn(&Played) -> usize,
+    limit: f64,
+}
+
+/// What so many runs say of a promise, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    /// The whole interval of every rate keeps it.
+    Holds,
+    /// Some interval reaches over the limit: more runs would tell.
+    Undecided,
+    /// The whole interval of some rate breaks it.
+    Broken,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "HOLDS",
+            Self::Undecided => "UNDECIDED",
+            Self::Broken => "BROKEN",
+        }
+    }
+
+    /// Of a promise whose worst state this is.
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::Holds => 0,
+            Self::Undecided => 3,
+            Self::Broken => 1,
+        }
+    }
+}
+
+impl Promise {
+    fn state(&self, played: &[Played]) -> State {
+        let about = played.iter().filter(|it| (self.is_about)(&it.scene));
+        let states = about.map(|it| match rate_interval((self.hits)(it), it.trials) {
+            (_, high) if high < self.limit => State::Holds,
+            (low, _) if low < self.limit => State::Undecided,
+            _ => State::Broken,
+        });
+        states.max().unwrap_or(State::Broken) // a promise about nothing that was played is not kept
+    }
 }
 
 const PROMISES: [Promise; 2] = [
     Promise {
         words: "A against A, 10 % noise, 5 pairs: under 2 % wrong verdicts",
         is_about: |it| (it.times, it.noise, it.pairs) == (1.0, 0.1, 5),
-        holds: |it| rate_interval(it.wrong(), it.trials).1 < 0.02,
+        hits: Played::wrong,
+        limit: 0.02,
     },
     Promise {
         words: "A against 1.15 A, 2 % noise: over 95 % found",
         is_about: |it| (it.times, it.noise) == (1.15, 0.02),
-        holds: |it| rate_interval(it.missed(), it.trials).1 < 0.05,
+        hits: Played::missed,
+        limit: 0.05,
     },
 ];
 
-/// Plays every scene `trials` times; 1 if a promise is broken.
+/// Plays every scene `trials` times; 1 if a promise is broken, 3 if so few trials cannot tell.
 pub fn statistics(
     trials: usize,
     as_json: bool,
@@ -103,21 +148,16 @@ pub fn statistics(
         (scenes.len() * trials).div_ceil(4000 * world.cores)
     ));
     let played = play(&scenes, trials, world.cores);
-    let promises: Vec<(&str, bool)> = PROMISES
-        .iter()
-        .map(|promise| {
-            let about = played.iter().filter(|it| (promise.is_about)(&it.scene));
-            let kept: Vec<bool> = about.map(promise.holds).collect();
-            // A promise about nothing that was played is not kept.
-            (promise.words, !kept.is_empty() && !kept.contains(&false))
-        })
-        .collect();
+    let promises = PROMISES
+        .each_ref()
+        .map(|promise| (promise.words, promise.state(&played)));
     if as_json {
         write_json(&played, &promises, trials, out)?;
     } else {
         write_text(&played, &promises, trials, out)?;
     }
-    Ok(u8::from(promises.iter().any(|(_, holds)| !holds)))
+    let worst = promises.iter().map(|(_, state)| *state).max();
+    Ok(worst.map_or(0, State::exit_code))
 }
 
 /// Every scene once, dealt out to as many threads as there are cores.
@@ -149,7 +189,7 @@ fn play(scenes: &[Scene], trials: usize, threads: usize) -> Vec<Played> {
 
 fn write_text(
     played: &[Played],
-    promises: &[(&str, bool)],
+    promises: &[(&str, State)],
     trials: usize,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -182,15 +222,15 @@ fn write_text(
         "{trials} seeded runs each, with 95 % intervals of the rates. noise: of every sample, log-normal; wrong: a \
          verdict\nthat contradicts the truth; missed: a difference not found, INCONCLUSIVE or worse.\n"
     )?;
-    for (words, holds) in promises {
-        writeln!(out, "{}  {words}", if *holds { "holds " } else { "BROKEN" })?;
+    for (words, state) in promises {
+        writeln!(out, "{:<9}  {words}", state.word())?;
     }
     Ok(())
 }
 
 fn write_json(
     played: &[Played],
-    promises: &[(&str, bool)],
+    promises: &[(&str, State)],
     trials: usize,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -213,11 +253,46 @@ fn write_json(
         .collect();
     let promises: Vec<Value> = promises
         .iter()
-        .map(|(words, holds)| json!({ "promise": words, "holds": holds }))
+        .map(|(words, state)| json!({ "promise": words, "state": state.word() }))
         .collect();
     let document = json!({
         "provenance": "SIMULATED", "trials": trials, "seed": SEED, "scenes": scenes, "promises": promises,
     });
     writeln!(out, "{document:#}")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_broken_or_kept_only_by_enough_runs() {
+        let [wrong, _] = &PROMISES;
+        let scene = Scene {
+            times: 1.0,
+            noise: 0.1,
+            pairs: 5,
+        };
+        let played = |faster: usize, trials: usize| Played {
+            scene,
+            trials,
+            verdicts: Verdicts {
+                faster,
+                slower: 0,
+                parity: 0,
+                inconclusive: trials - faster,
+            },
+        };
+        let state = |faster, trials| wrong.state(&[played(faster, trials)]);
+        assert_eq!(state(0, 10), State::Undecided);
+        assert_eq!(state(0, 1000), State::Holds);
+        assert_eq!(state(20, 1000), State::Undecided);
+        assert_eq!(state(100, 1000), State::Broken);
+        assert_eq!(wrong.state(&[]), State::Broken);
+        let both = [played(0, 1000), played(100, 1000)];
+        assert_eq!(wrong.state(&both), State::Broken);
+        let codes = [State::Holds, State::Undecided, State::Broken].map(State::exit_code);
+        assert_eq!(codes, [0, 3, 1]);
+    }
 }

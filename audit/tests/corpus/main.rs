@@ -67,7 +67,7 @@ fn what_only_a_replay_can_catch_passes_and_is_named_as_replayable() {
 #[test]
 fn what_only_the_anchor_can_catch_passes_alone_and_breaks_the_index() {
     let mut seen = 0;
-    for forgery in replaced::rows() {
+    for forgery in replaced::ROWS {
         let results = tempfile::tempdir().unwrap();
         replaced::publish(results.path());
         let honest = audit_index_with(results.path(), Checks::default());
@@ -83,7 +83,7 @@ fn what_only_the_anchor_can_catch_passes_alone_and_breaks_the_index() {
         }
         let report = audit_index_with(results.path(), Checks::default());
         assert!(
-            index_given_away(&forgery, &report),
+            index_given_away(forgery, &report),
             "{name}: {:?} on line {:?}, not in\n{}",
             forgery.word,
             forgery.line,
@@ -118,13 +118,13 @@ fn without_any_one_family_of_checks_some_forgery_gets_through() {
 fn the_table_is_of_different_lies_about_honest_runs() {
     let rows = rows();
     let mut names: Vec<&str> = rows.iter().map(|it| it.name).collect();
-    names.extend(replaced::rows().iter().map(|it| it.name));
+    names.extend(replaced::ROWS.iter().map(|it| it.name));
     eprintln!("{} forged runs", names.len());
     assert!(names.len() >= 200);
     names.sort_unstable();
     names.dedup();
     assert!(
-        names.len() == rows.len() + replaced::rows().len(),
+        names.len() == rows.len() + replaced::ROWS.len(),
         "a name is used twice"
     );
     for honest in [

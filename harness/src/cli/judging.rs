@@ -20,7 +20,7 @@ pub struct GateArguments {
     #[arg(long)]
     pub timing: bool,
     /// Write the new baseline and show what changed
-    #[arg(long)]
+    #[arg(long, conflicts_with = "against")]
     pub accept: bool,
     /// Engine threads; no result may depend on them
     #[arg(long, value_name = "N")]
@@ -34,7 +34,7 @@ pub struct GateArguments {
     /// Also write JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Also print `::error` lines for a GitHub workflow
+    /// Also print `::error` and `::warning` lines for a GitHub workflow
     #[arg(long, conflicts_with = "json")]
     pub annotations: bool,
 }

@@ -6,17 +6,18 @@
 mod rows;
 pub mod times;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use workloads::arm::MOCK;
 
 use crate::cli::CompareArguments;
 use crate::error::Error;
 use crate::gate::{fields, flatten};
-use crate::sealed::SealedRun;
+use crate::sealed::{SealedRun, departure};
 use crate::table::{Table, counted};
 use crate::world::World;
 use rows::Row;
@@ -50,6 +51,8 @@ struct Comparison<'a> {
     rows: Vec<Row>,
     /// Rows whose two values differ.
     rows_that_differ: usize,
+    /// Where the arms of one run answered differently, which no agreement between two runs makes good.
+    disagreements: Vec<String>,
     /// Arms that only one of the runs asked.
     arms_of_one_run: Vec<String>,
     /// Builds may differ: that is what two runs are compared for.
@@ -61,7 +64,8 @@ impl Comparison<'_> {
     /// 0 equal and judged, 1 counters or answers differ, 3 refused or no verdict on the times.
     fn exit_code(&self) -> u8 {
         match &self.times {
-            _ if self.rows_that_differ > 0 => 1,
+            _ if !self.unlike.is_empty() => 3,
+            _ if self.rows_that_differ > 0 || !self.disagreements.is_empty() => 1,
             _ if self.rows.is_empty() => 3, // nothing in common says nothing
             Some(times) if times.withheld_across_machines() => 0,
             Some(times) if times.is_conclusive() => 0,
@@ -78,6 +82,8 @@ pub fn compare(
 ) -> Result<u8, Error> {
     let first = SealedRun::open(&arguments.first, world)?;
     let second = SealedRun::open(&arguments.second, world)?;
+    first.refuse_failed()?;
+    second.refuse_failed()?;
     let unlike = unlike(&first, &second);
     let likes = unlike.is_empty();
     let rows = if likes {
@@ -89,6 +95,7 @@ pub fn compare(
         first: &arguments.first,
         second: &arguments.second,
         rows_that_differ: rows.iter().filter(|row| !row.equal).count(),
+        disagreements: disagreements(&first, &second),
         arms_of_one_run: rows::arms_of_one_run(&first, &second),
         build: keys(&json!(first.record.build), &json!(second.record.build)),
         times: likes.then(|| times::compare(&first, &second)),
@@ -106,19 +113,55 @@ pub fn compare(
     Ok(code)
 }
 
+/// Where the arms of a run answered differently.
+fn disagreements(first: &SealedRun, second: &SealedRun) -> Vec<String> {
+    let each = [("first", first), ("second", second)];
+    let found = each.into_iter().filter_map(|(which, run)| {
+        let at = run.record.identity.first_divergence.as_ref()?;
+        Some(format!(
+            "the arms of the {which} run answered differently: {}",
+            departure(at)
+        ))
+    });
+    found.collect()
+}
+
+/// What a run was asked, as far as the arms of both runs were. Who else was asked, and how often, is no part of it, nor
+/// is the sentence it is introduced with; threads and kernels change times only.
+fn asked_of(both: &BTreeSet<&str>, run: &SealedRun) -> Value {
+    let mut asked = run.asked.clone();
+    if let Some(asked) = asked.as_object_mut() {
+        asked.remove("question");
+        if !both.contains(MOCK.name) {
+            asked.remove("mock");
+        }
+    }
+    if let Some(run) = asked.get_mut("run").and_then(Value::as_object_mut) {
+        for field in ["arms", "reps", "arm_reps", "threads", "kernels"] {
+            run.remove(field);
+        }
+        if let Some(turns) = run.get_mut("arm_turns").and_then(Value::as_object_mut) {
+            turns.retain(|arm, _| both.contains(arm.as_str()));
+        }
+    }
+    asked
+}
+
+fn arms_of(run: &SealedRun) -> BTreeSet<&str> {
+    let arms = run.asked["run"]["arms"].as_array();
+    arms.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
 /// What makes two runs answers to different questions.
 fn unlike(first: &SealedRun, second: &SealedRun) -> Vec<Key> {
+    let both: BTreeSet<&str> = &arms_of(first) & &arms_of(second);
     let question = |run: &SealedRun| {
-        let mut asked = run.asked.clone();
-        // Who was asked, and how often, is no part of what each was asked; threads and kernels change times only.
-        if let Some(run) = asked.get_mut("run").and_then(Value::as_object_mut) {
-            for field in ["arms", "reps", "arm_reps", "threads", "kernels"] {
-                run.remove(field);
-            }
-        }
         let record = &run.record;
         json!({
-            "envelope": asked,
+            "envelope": asked_of(&both, run),
             "model": { "sha256": record.model.sha256, "tokenizer_sha256": record.model.tokenizer_sha256 },
             "effective": { "mode": record.effective.mode, "kv_dtype": record.effective.kv_dtype },
         })
@@ -187,10 +230,25 @@ fn write_text(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Er
 
 fn write_rows(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let rows = &comparison.rows;
-    if comparison.rows_that_differ == 0 {
+    if rows.is_empty() {
         writeln!(
             out,
-            "Same work, same answers: {} of counters, hit rates, output ids and logits, all equal.\n",
+            "INCONCLUSIVE: no arm was asked in both runs, so nothing is compared.\n"
+        )?;
+        return Ok(());
+    }
+    for words in &comparison.disagreements {
+        writeln!(out, "NO IDENTITY: {words}.")?;
+    }
+    if comparison.rows_that_differ == 0 {
+        let same = if comparison.disagreements.is_empty() {
+            "Same work, same answers"
+        } else {
+            "Each arm as in the other run"
+        };
+        writeln!(
+            out,
+            "{same}: {} of counters, hit rates, output ids and logits, all equal.\n",
             counted(rows.len(), "row")
         )?;
         return Ok(());

@@ -15,7 +15,7 @@ use workloads::statistics::{Interval, bootstrap, median, round6, verdict};
 
 use super::{Key, keys};
 use crate::machine::noise;
-use crate::sealed::SealedRun;
+use crate::sealed::{SIMULATED, SealedRun};
 use crate::table::{Table, or_dash};
 
 const CAVEAT: &str = "\
@@ -54,6 +54,8 @@ pub struct TimeRow {
     pub high: Option<f64>,
     /// Of the second run.
     pub verdict: String,
+    /// Whether one of the times is so short that much of it may be the harness's own.
+    pub at_instrument_limit: bool,
 }
 
 impl Times {
@@ -124,6 +126,15 @@ impl Times {
         for warning in &self.warnings {
             let _ = writeln!(text, "  {warning}");
         }
+        let near = self.rows.iter().filter(|row| row.at_instrument_limit);
+        let near: Vec<&str> = near.map(|row| row.arm.as_str()).collect();
+        if !near.is_empty() {
+            let _ = writeln!(
+                text,
+                "  at instrument limit, so that much of the time may be the harness's own: {}",
+                near.join("; ")
+            );
+        }
         text
     }
 }
@@ -174,14 +185,14 @@ pub fn compare(first: &SealedRun, second: &SealedRun) -> Times {
             "the arms of a run answered differently, so its times are of different work",
         );
     }
-    let (before, after) = (samples(first), samples(second));
-    let rows: Vec<TimeRow> = before
-        .iter()
-        .filter_map(|(arm, before)| Some(row(arm, before, after.get(arm)?)))
-        .collect();
-    if rows.is_empty() {
-        return Times::withheld("the runs have no arm in common");
+    let (before, after) = (timed(first), timed(second));
+    if !after.keys().any(|arm| before.contains_key(arm)) {
+        return Times::withheld("the runs have no measured arm in common");
     }
+    let rows: Vec<TimeRow> = after
+        .iter()
+        .map(|(arm, after)| row(arm, before.get(arm), after))
+        .collect();
     let each = [("first", first), ("second", second)];
     Times {
         withheld: None,
@@ -206,30 +217,51 @@ fn not_quiet((which, record): (&str, &RunRecord)) -> Vec<String> {
         .collect()
 }
 
-/// Nanoseconds of every repetition, by arm; arms that failed have none.
-fn samples(record: &RunRecord) -> BTreeMap<String, Vec<u64>> {
-    let sessions = record.arms.iter().map(|(name, arm)| {
-        let walls = arm.samples.iter().map(|sample| sample.wall_ns);
-        (name.clone(), walls.collect())
+/// The times of one arm.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Timed {
+    /// Nanoseconds by repetition; none of an arm that failed.
+    by_rep: BTreeMap<usize, u64>,
+    at_instrument_limit: bool,
+}
+
+/// Every arm whose time was measured, with its cell where there is one; scripted times are nobody's.
+fn timed(record: &RunRecord) -> BTreeMap<String, Timed> {
+    let measured = record
+        .arms
+        .iter()
+        .filter(|(_, arm)| arm.provenance != SIMULATED);
+    let sessions = measured.map(|(name, arm)| {
+        let samples = arm.samples.iter().filter(|_| arm.error.is_none());
+        let timed = Timed {
+            by_rep: samples.map(|it| (it.rep, it.wall_ns)).collect(),
+            at_instrument_limit: arm.at_instrument_limit == Some(true),
+        };
+        (name.clone(), timed)
     });
     let cells = record.cells.iter().flatten().flat_map(|cell| {
         cell.arms.iter().map(move |(name, arm)| {
-            let timed = arm.samples.iter().map(|sample| sample.timed_ns);
-            (format!("{}, {name}", cell.name), timed.collect())
+            let samples = arm.samples.iter().filter(|_| arm.error.is_none());
+            let timed = Timed {
+                by_rep: samples.map(|it| (it.rep, it.timed_ns)).collect(),
+                at_instrument_limit: arm.at_instrument_limit == Some(true),
+            };
+            (format!("{}, {name}", cell.name), timed)
         })
     });
-    sessions
-        .chain(cells)
-        .filter(|(_, samples): &(_, Vec<u64>)| !samples.is_empty())
-        .collect()
+    sessions.chain(cells).collect()
 }
 
-fn row(arm: &str, first: &[u64], second: &[u64]) -> TimeRow {
-    let ratios: Vec<f64> = first
-        .iter()
-        .zip(second)
-        .filter(|(_, second)| **second > 0)
-        .map(|(first, second)| *first as f64 / *second as f64)
+/// One arm of the second run beside its counterpart in the first, if it has one: without, nothing can be said of it.
+fn row(arm: &str, first: Option<&Timed>, second: &Timed) -> TimeRow {
+    let pairs = first.into_iter().flat_map(|first| {
+        let second_ns = |rep: &usize| second.by_rep.get(rep).copied();
+        let both = first.by_rep.iter();
+        both.filter_map(move |(rep, &first_ns)| Some((first_ns, second_ns(rep)?)))
+    });
+    let ratios: Vec<f64> = pairs
+        .filter(|&(_, second_ns)| second_ns > 0)
+        .map(|(first_ns, second_ns)| first_ns as f64 / second_ns as f64)
         .collect();
     // Judged as written, so that a printed interval and its verdict never contradict each other.
     let interval = bootstrap(&ratios).map(|interval| Interval {
@@ -243,21 +275,81 @@ fn row(arm: &str, first: &[u64], second: &[u64]) -> TimeRow {
         low: interval.map(|interval| interval.low),
         high: interval.map(|interval| interval.high),
         verdict: verdict(ratios.len(), interval).to_owned(),
+        at_instrument_limit: second.at_instrument_limit
+            || first.is_some_and(|first| first.at_instrument_limit),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use workloads::record::ArmRecord;
+
     use super::*;
 
     #[test]
     fn a_run_half_as_fast_is_slower_and_few_samples_say_nothing() {
         let (quick, slow) = ([100, 101, 99, 100, 102], [200, 202, 201, 199, 204]);
-        assert_eq!(row("fused", &quick, &slow).verdict, "SLOWER");
-        assert_eq!(row("fused", &slow, &quick).verdict, "FASTER");
-        assert_eq!(row("fused", &quick, &quick).verdict, "PARITY");
-        assert_eq!(row("fused", &quick[..4], &slow).verdict, "INCONCLUSIVE");
-        assert_eq!(row("fused", &quick, &slow).ratio, Some(0.5));
+        let judged =
+            |first: &[u64], second: &[u64]| row("fused", Some(&repeated(first)), &repeated(second));
+        assert_eq!(judged(&quick, &slow).verdict, "SLOWER");
+        assert_eq!(judged(&slow, &quick).verdict, "FASTER");
+        assert_eq!(judged(&quick, &quick).verdict, "PARITY");
+        assert_eq!(judged(&quick[..4], &slow).verdict, "INCONCLUSIVE");
+        assert_eq!(judged(&quick, &slow).ratio, Some(0.5));
+    }
+
+    fn repeated(times_ns: &[u64]) -> Timed {
+        Timed {
+            by_rep: times_ns.iter().copied().enumerate().collect(),
+            at_instrument_limit: false,
+        }
+    }
+
+    #[test]
+    fn repetitions_stand_beside_those_of_the_same_number() {
+        let first = repeated(&[100, 200, 300, 400, 500, 600]);
+        let mut second = repeated(&[100, 200, 300, 400, 500, 600]);
+        second.by_rep.remove(&0);
+        let judged = row("fused", Some(&first), &second);
+        assert_eq!((judged.n, judged.ratio), (5, Some(1.0)));
+        assert_eq!(judged.verdict, "PARITY");
+        let nobody = row("fused", None, &second);
+        assert_eq!((nobody.n, nobody.verdict.as_str()), (0, "INCONCLUSIVE"));
+    }
+
+    #[test]
+    fn failed_and_scripted_arms_have_no_times_and_short_ones_are_marked() {
+        let run = "../results/smoke/2026-11-29-x86_64-avx512-2c-3/run.json";
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(run);
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut record: RunRecord = serde_json::from_str(&text).unwrap();
+        let arm = |record: &mut RunRecord, name: &str, change: fn(&mut ArmRecord)| {
+            change(record.arms.get_mut(name).unwrap());
+        };
+        arm(&mut record, "naive", |arm| {
+            arm.error = Some("gone".to_owned());
+        });
+        arm(&mut record, "agent-kv", |arm| {
+            arm.provenance = SIMULATED.to_owned();
+        });
+        arm(&mut record, "fused", |arm| {
+            arm.at_instrument_limit = Some(true);
+        });
+        let timed = timed(&record);
+        assert_eq!(timed["naive"], Timed::default());
+        assert!(!timed.contains_key("agent-kv"));
+        assert_eq!(timed["fused"].by_rep.len(), 5);
+        let marked = row("fused", timed.get("instance-shared"), &timed["fused"]);
+        assert!(marked.at_instrument_limit);
+    }
+
+    #[test]
+    fn an_arm_without_a_counterpart_leaves_the_whole_undecided() {
+        let mut times = Times::withheld("");
+        times.withheld = None;
+        times.rows.push(row("fused", None, &repeated(&[100; 5])));
+        assert_eq!(times.exit_code(), 3);
+        assert!(times.render().contains("INCONCLUSIVE"));
     }
 
     #[test]
@@ -265,7 +357,7 @@ mod tests {
         let judged = |verdicts: &[&str]| {
             let rows = verdicts.iter().map(|verdict| TimeRow {
                 verdict: (*verdict).to_owned(),
-                ..row("fused", &[1], &[1])
+                ..row("fused", None, &Timed::default())
             });
             Times {
                 withheld: None,

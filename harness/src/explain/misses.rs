@@ -87,24 +87,28 @@ fn misses(trace: &Trace) -> Vec<Miss> {
         Body::Begin { settings, .. } => Some(settings.cache.as_str()),
         _ => None,
     });
-    let (prompts, carried) = (trace.prompts(), carried(&trace.lines));
+    let (mut prompts, carried) = (trace.prompts(), carried(&trace.lines));
     let sessions = sessions(&trace.lines);
     // What each session said last holds all it said before.
     let mut said: HashMap<&str, Vec<u32>> = HashMap::new();
+    // From being made to being admitted.
+    let mut waiting: HashMap<&str, Vec<u32>> = HashMap::new();
     let mut misses = Vec::new();
     for line in &trace.lines {
+        let made = prompts.next(line);
         match &line.body {
+            Body::Request { id, .. } => waiting.extend(made.map(|prompt| (id.as_str(), prompt))),
             Body::Prefix {
                 request, matched, ..
             } => {
-                let Some((prompt, session)) = prompts
-                    .get(request.as_str())
+                let Some((prompt, session)) = waiting
+                    .remove(request.as_str())
                     .zip(sessions.get(request.as_str()))
                 else {
                     continue;
                 };
-                let seen = said.values().map(|text| in_common(text, prompt)).max();
-                let own = said.get(session).map_or(0, |text| in_common(text, prompt));
+                let seen = said.values().map(|text| in_common(text, &prompt)).max();
+                let own = said.get(session).map_or(0, |text| in_common(text, &prompt));
                 let mut miss = Miss {
                     request: request.clone(),
                     why: Why::Nothing,
@@ -119,7 +123,7 @@ fn misses(trace: &Trace) -> Vec<Miss> {
                 miss.new = miss.prompt - miss.matched - miss.carried - miss.known;
                 miss.why = why(&miss, cache, seen, own);
                 misses.push(miss);
-                said.insert(session, prompt.clone());
+                said.insert(session, prompt);
             }
             Body::Finish { request, ids, .. } => {
                 let session = sessions.get(request.as_str());

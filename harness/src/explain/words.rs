@@ -4,7 +4,7 @@ use std::io::Write;
 
 use workloads::arm;
 use workloads::envelope::ResolvedEnvelope;
-use workloads::record::RatioRecord;
+use workloads::record::{RatioRecord, RunRecord};
 
 use super::misses::{Group, Why};
 use super::slowest::Slow;
@@ -311,25 +311,43 @@ fn saved(ratios: &[RatioRecord], told: &[Told<'_>], out: &mut dyn Write) -> Resu
 }
 
 fn closing(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
-    let identity = &run.record.identity;
-    let answers = match (&identity.first_divergence, identity.arms.len()) {
+    writeln!(
+        out,
+        "{}\nThe counts follow from the traces, which were audited just now; the times are what the machine's \
+         clock said.",
+        answers(&run.record)
+    )?;
+    Ok(())
+}
+
+/// What is known of the answers.
+fn answers(record: &RunRecord) -> String {
+    let identity = &record.identity;
+    let of_cells = record.cells.iter().flatten().flat_map(|cell| &cell.arms);
+    let repeated = |name: &String| {
+        let of_session = record.arms.get(name).is_some_and(|arm| arm.completed > 1);
+        let mut of_cells = of_cells.clone().filter(|(arm, _)| *arm == name);
+        of_session || of_cells.any(|(_, arm)| arm.completed > 1)
+    };
+    match (&identity.first_divergence, &identity.arms[..]) {
         (Some(at), _) => format!(
             "The answers differ: {} of repetition {} parts from the others at agent {}, turn {}. No time can be compared.",
             at.arm, at.rep, at.agent, at.turn
         ),
-        (None, 0) => "No arm completed, so no answer was compared.".to_owned(),
-        (None, 1) => {
+        (None, []) if record.complete => {
+            "Only scripted arms answered, and what they say is made up: no answer was compared."
+                .to_owned()
+        }
+        (None, []) => "No arm completed, so no answer was compared.".to_owned(),
+        (None, [arm]) if repeated(arm) => {
             "The answers of only one arm are known; its repetitions gave the same, bit for bit."
                 .to_owned()
         }
+        (None, [_]) => {
+            "Only one arm answered, and once: its answers were compared with nobody's.".to_owned()
+        }
         (None, _) => "All arms and repetitions gave the same answers, bit for bit.".to_owned(),
-    };
-    writeln!(
-        out,
-        "{answers}\nThe counts follow from the traces, which were audited just now; the times are what the machine's \
-         clock said."
-    )?;
-    Ok(())
+    }
 }
 
 /// A run of engine work: what each cell did, and what held it up.

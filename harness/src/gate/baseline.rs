@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use workloads::envelope::{ResolvedEnvelope, Workload};
+use workloads::envelope::{self, ResolvedEnvelope, Workload};
 use workloads::statistics::round6;
 use workloads::trace::Body;
 
 use crate::error::Error;
 use crate::files;
-use crate::sealed::{SealedRun, Trace};
+use crate::sealed::{SealedRun, Trace, departure};
 use crate::world::World;
 
 /// Schema tag of the file.
@@ -28,6 +28,9 @@ pub(super) struct Baseline {
     pub(super) schema: String,
     /// The envelope's name.
     pub(super) envelope: String,
+    /// The file it was read from, relative to the directory above results/; an embedded one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
     /// What was asked, as far as it decides the answer.
     pub(super) question: Question,
     /// By arm.
@@ -100,6 +103,15 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Every process of a run but those of scripted arms, whose answers are made up.
+    pub(super) fn all(run: &SealedRun) -> Vec<Self> {
+        let own = run
+            .traces
+            .iter()
+            .filter(|trace| !run.is_simulated(&trace.arm));
+        own.map(Self::of).collect()
+    }
+
     /// Reads a trace.
     pub(super) fn of(trace: &Trace) -> Self {
         let mut seen = Self {
@@ -215,26 +227,23 @@ impl Baseline {
     /// What `run` counted and answered, as the baseline of runs to come.
     pub(super) fn of(run: &SealedRun) -> Result<Self, Error> {
         let question = Question::of(run)?;
-        if !run.record.complete || !run.record.identity.equal {
-            return Err(Error::Unreachable(format!(
-                "{} is no baseline: {}",
+        run.refuse_failed()?;
+        if let Some(at) = &run.record.identity.first_divergence {
+            return Err(Error::Unequal(format!(
+                "{} is no baseline: its arms answered differently, {}",
                 run.directory.display(),
-                if run.record.complete {
-                    "its arms answered differently"
-                } else {
-                    "not every arm completed"
-                }
+                departure(at)
             )));
         }
         let (mut arms, mut answers) = (BTreeMap::new(), BTreeMap::new());
-        for trace in run.traces.iter().filter(|trace| trace.rep == 0) {
-            let seen = Seen::of(trace);
+        for seen in Seen::all(run).into_iter().filter(|seen| seen.rep == 0) {
             arms.insert(seen.arm, seen.counted);
             answers.extend(seen.answers);
         }
         Ok(Self {
             schema: GATE_SCHEMA.to_owned(),
             envelope: run.record.envelope.clone(),
+            file: None,
             question,
             arms,
             answers,
@@ -277,13 +286,26 @@ impl Baseline {
         Ok(baseline)
     }
 
+    /// Writes the file.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = self
+            .to_text()
+            .map_err(|error| Error::Broken(error.to_string()))?;
+        files::create_directories(path.parent().unwrap_or(path))?;
+        files::write_atomically(path, text.as_bytes())
+    }
+
     /// The file: JSON with one request on each line.
-    pub(super) fn to_text(&self) -> Result<String, serde_json::Error> {
+    fn to_text(&self) -> Result<String, serde_json::Error> {
         let mut text = String::new();
+        let file = match &self.file {
+            Some(file) => format!("  \"file\": {},\n", serde_json::to_string(file)?),
+            None => String::new(),
+        };
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{{\n  \"schema\": {},\n  \"envelope\": {},\n  \"question\": {},\n  \"arms\": {{",
+            "{{\n  \"schema\": {},\n  \"envelope\": {},\n{file}  \"question\": {},\n  \"arms\": {{",
             serde_json::to_string(&self.schema)?,
             serde_json::to_string(&self.envelope)?,
             serde_json::to_string(&self.question)?,
@@ -321,11 +343,11 @@ fn entries<T: Serialize>(
 }
 
 /// The directory of all baselines.
-pub(super) fn directory(world: &World) -> PathBuf {
+fn directory(world: &World) -> PathBuf {
     world.results().join("gate")
 }
 
-/// Envelopes that have a baseline.
+/// What finds each envelope that has a baseline: its file, else its name.
 pub(super) fn envelopes(world: &World) -> Result<Vec<String>, Error> {
     let directory = directory(world);
     if !directory.is_dir() {
@@ -333,5 +355,25 @@ pub(super) fn envelopes(world: &World) -> Result<Vec<String>, Error> {
     }
     let names = files::files_below(&directory)?;
     let names = names.iter().filter_map(|name| name.strip_suffix(".json"));
-    Ok(names.map(str::to_owned).collect())
+    let found =
+        names.map(|name| source(&Baseline::path(name, world)).unwrap_or_else(|| name.to_owned()));
+    Ok(found.collect())
+}
+
+/// The file of the envelope, as its baseline has it; what is wrong with a baseline is said when all of it is read.
+fn source(baseline: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Source {
+        file: Option<String>,
+    }
+    let text = files::read_text(baseline).ok()?;
+    serde_json::from_str::<Source>(&text).ok()?.file
+}
+
+/// What a baseline keeps of how its envelope was typed: the path of a file below the working directory or beside it.
+pub(super) fn file_of(typed: &str, world: &World) -> Option<String> {
+    let embedded = envelope::embedded().iter().any(|(name, _)| *name == typed);
+    let path = Path::new(typed);
+    let path = path.strip_prefix(&world.working_directory).unwrap_or(path);
+    (!embedded && path.is_relative()).then(|| path.display().to_string())
 }

@@ -84,12 +84,13 @@ pub(super) fn run(
     Ok(FORGERIES.len() + 1)
 }
 
-/// The last arm's first turn again, one logit off by its last bit: that request's hash must change and nothing else.
+/// The first turn again of the last arm that computes, one logit off by its last bit: that request's hash must change
+/// and nothing else.
 fn perturbed_run(seen: &[Seen], run: &SealedRun, model: &str, world: &World) -> Result<(), Error> {
     let what = "a run with one bit of one logit changed";
     let envelope = session(run)?;
-    let asked = envelope.run.arms.last();
-    let honest = seen.iter().find(|seen| Some(&seen.arm) == asked);
+    let mut last_first = envelope.run.arms.iter().rev();
+    let honest = last_first.find_map(|arm| seen.iter().find(|seen| seen.arm == *arm));
     let honest = honest.ok_or_else(|| unnoticed(what))?;
     let lines = perturbed(&envelope, &honest.arm, model, world)?;
     let touched = Seen::of(&Trace {

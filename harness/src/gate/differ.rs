@@ -80,7 +80,8 @@ pub(crate) fn flatten(path: &str, value: &serde_json::Value, flat: &mut BTreeMap
     }
 }
 
-/// Everything in which `seen` is not what `baseline` says, in the order of the baseline.
+/// Everything in which `seen` is not what `baseline` says, in the order of the baseline, down to answers that no arm of
+/// it asks for.
 pub(super) fn differences(baseline: &Baseline, seen: &[Seen]) -> Vec<Difference> {
     let mut found = Vec::new();
     for (arm, counted) in &baseline.arms {
@@ -99,6 +100,16 @@ pub(super) fn differences(baseline: &Baseline, seen: &[Seen]) -> Vec<Difference>
     for seen in seen.iter().filter(|seen| seen.rep == 0) {
         if !baseline.arms.contains_key(&seen.arm) {
             found.push(of_arm(&seen.arm, "no such arm", "it ran"));
+        }
+    }
+    let counted = || baseline.arms.values();
+    for request in baseline.answers.keys() {
+        if !counted().any(|it| it.requests.contains_key(request)) {
+            found.push(Difference {
+                request: Some(request.clone()),
+                field: "answer".to_owned(),
+                ..of_arm("every arm", "made", "not made")
+            });
         }
     }
     found

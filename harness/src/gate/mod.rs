@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use workloads::arm::MOCK;
 use workloads::envelope::ResolvedEnvelope;
 
 use crate::cli::{GateArguments, RunArguments};
@@ -60,11 +61,18 @@ impl Checked {
 
 /// An envelope and what came of it.
 struct Outcome {
-    envelope: String,
+    /// What was typed for it: a name or a file.
+    typed: String,
     result: Result<Checked, Error>,
 }
 
 impl Outcome {
+    /// The envelope's own name, where one was read.
+    fn name(&self) -> &str {
+        let checked = self.result.as_ref();
+        checked.map_or(&self.typed, |checked| &checked.envelope)
+    }
+
     fn exit_code(&self) -> u8 {
         match &self.result {
             Ok(checked) => checked.exit_code(),
@@ -81,9 +89,9 @@ pub fn gate(arguments: &GateArguments, world: &World, out: &mut dyn Write) -> Re
     let envelopes = asked(arguments, world)?;
     let outcomes: Vec<Outcome> = envelopes
         .into_iter()
-        .map(|envelope| Outcome {
-            result: check(&envelope, arguments, world),
-            envelope,
+        .map(|typed| Outcome {
+            result: check(&typed, arguments, world),
+            typed,
         })
         .collect();
     let codes: Vec<u8> = outcomes.iter().map(Outcome::exit_code).collect();
@@ -104,7 +112,7 @@ pub fn gate(arguments: &GateArguments, world: &World, out: &mut dyn Write) -> Re
     Ok(code)
 }
 
-/// The envelopes named, else all that have a baseline.
+/// The envelopes named, else that of the run given, else all that have a baseline.
 fn asked(arguments: &GateArguments, world: &World) -> Result<Vec<String>, Error> {
     if !arguments.envelopes.is_empty() {
         if arguments.against.is_some() && arguments.envelopes.len() > 1 {
@@ -114,7 +122,9 @@ fn asked(arguments: &GateArguments, world: &World) -> Result<Vec<String>, Error>
         return Ok(arguments.envelopes.clone());
     }
     if let Some(directory) = &arguments.against {
-        return Ok(vec![SealedRun::open(directory, world)?.record.envelope]);
+        // As the run was asked: its envelope may be nobody's but the user's.
+        let envelope = directory.join("envelope.toml");
+        return Ok(vec![envelope.display().to_string()]);
     }
     let envelopes = baseline::envelopes(world)?;
     if envelopes.is_empty() {
@@ -127,13 +137,13 @@ fn asked(arguments: &GateArguments, world: &World) -> Result<Vec<String>, Error>
 }
 
 /// Runs one envelope and compares.
-fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Checked, Error> {
-    let asked = run_arguments(envelope, arguments);
-    let planned = planned(&asked, world)?;
+fn check(typed: &str, arguments: &GateArguments, world: &World) -> Result<Checked, Error> {
     let against = match &arguments.against {
         Some(directory) => Some(SealedRun::open(directory, world)?),
         None => None,
     };
+    let asked = run_arguments(typed, arguments);
+    let planned = planned(&asked, world)?;
     let path = Baseline::path(&planned.name, world);
     let (expected, named) = match &against {
         Some(run) => (Some(Baseline::of(run)?), run.directory.clone()),
@@ -141,46 +151,37 @@ fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Che
     };
     if expected.is_none() && !arguments.accept {
         return Err(Error::Usage(format!(
-            "{} has no baseline; write it with `{} gate {envelope} --accept`",
+            "{} has no baseline; write it with `{} gate {typed} --accept`",
             planned.name, world.command
         )));
     }
-    if let Some(expected) = expected.as_ref().filter(|_| !arguments.accept) {
+    let held = expected.as_ref().filter(|_| !arguments.accept);
+    if let Some(held) = held {
         // Of the model only a run can tell; the rest is known before a minute is spent.
-        let Question {
-            model,
-            model_sha256,
-            ..
-        } = &expected.question;
-        let question = Question::asked(planned.clone(), model, model_sha256);
-        refuse_unlike(expected, &question, envelope, world)?;
+        let (model, sha256) = (&held.question.model, &held.question.model_sha256);
+        let question = Question::asked(planned.clone(), model, sha256);
+        refuse_unlike(held, &planned.name, &question, typed, world)?;
     }
     let run = run::sealed_session(&asked, world)?;
-    refuse_incomplete(&run)?;
-    let seen: Vec<Seen> = run.traces.iter().map(Seen::of).collect();
-    let question = Question::of(&run)?;
-    let mut found = Vec::new();
-    if let Some(expected) = &expected {
-        if !arguments.accept {
-            refuse_unlike(expected, &question, envelope, world)?;
-        }
-        found = differences(expected, &seen);
+    run.refuse_failed()?;
+    let seen = Seen::all(&run);
+    if let Some(held) = held {
+        refuse_unlike(held, &planned.name, &Question::of(&run)?, typed, world)?;
     }
+    let found = expected.as_ref().map(|it| differences(it, &seen));
+    let mut found = found.unwrap_or_default();
     let now = arguments.accept.then(|| Baseline::of(&run)).transpose()?;
-    let held = now.as_ref().or(expected.as_ref());
-    let controls_noticed = match held {
+    let controls_noticed = match now.as_ref().or(expected.as_ref()) {
         Some(held) => control::run(held, &seen, &run, &planned.model, world)?,
         None => 0,
     };
-    if let Some(now) = &now {
-        let text = now
-            .to_text()
-            .map_err(|error| Error::Broken(error.to_string()))?;
-        files::create_directories(&baseline::directory(world))?;
-        files::write_atomically(&path, text.as_bytes())?;
+    let timing = arguments.timing.then(|| timing::of(&run, against, world));
+    let timing = timing.transpose()?;
+    if let Some(now) = now {
+        let file = baseline::file_of(typed, world);
+        Baseline { file, ..now }.write(&path)?;
     }
     decode(&mut found, &planned.model, world);
-    let timing = arguments.timing.then(|| timing::of(&run, against, world));
     Ok(Checked {
         envelope: planned.name,
         baseline: shown(&named, world),
@@ -191,7 +192,7 @@ fn check(envelope: &str, arguments: &GateArguments, world: &World) -> Result<Che
         controls_noticed,
         accepted: arguments.accept,
         first: expected.is_none(),
-        timing: timing.transpose()?,
+        timing,
     })
 }
 
@@ -201,7 +202,7 @@ fn kept(path: &Path, accept: bool, world: &World) -> Result<Option<Baseline>, Er
         return Ok(None);
     }
     match Baseline::read(path) {
-        Err(Error::Broken(why)) if accept => {
+        Err(why) if accept => {
             world.say(&format!("replaced without a comparison: {why}"));
             Ok(None)
         }
@@ -235,6 +236,12 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
 /// The envelope before it runs, its model as it names it.
 fn planned(arguments: &RunArguments, world: &World) -> Result<ResolvedEnvelope, Error> {
     match plan::plan(arguments, world)? {
+        Planned::Session(plan) if plan.envelope.run.arms.iter().all(|arm| arm == MOCK.name) => {
+            Err(Error::Usage(format!(
+                "{} asks only the scripted arm, whose answers are made up: give run.arms one that computes",
+                plan.envelope.name
+            )))
+        }
         Planned::Session(plan) => Ok(plan.envelope),
         Planned::Engine(plan) => Err(Error::Usage(format!(
             "{} is engine work, which has no gate: give an envelope of kind session",
@@ -243,21 +250,18 @@ fn planned(arguments: &RunArguments, world: &World) -> Result<ResolvedEnvelope, 
     }
 }
 
-fn refuse_incomplete(run: &SealedRun) -> Result<(), Error> {
-    let failed = run.record.arms.iter().find_map(|(name, arm)| {
-        let error = arm.error.as_ref()?;
-        Some(format!("{name} failed: {error}"))
-    });
-    failed.map_or(Ok(()), |failed| Err(Error::Unreachable(failed)))
-}
-
 fn refuse_unlike(
     expected: &Baseline,
-    question: &Question,
     envelope: &str,
+    question: &Question,
+    typed: &str,
     world: &World,
 ) -> Result<(), Error> {
-    let keys = unlike(&expected.question, question);
+    let mut keys = unlike(&expected.question, question);
+    if expected.envelope != envelope {
+        let names = (expected.envelope.clone(), envelope.to_owned());
+        keys.insert(0, ("envelope".to_owned(), names.0, names.1));
+    }
     if keys.is_empty() {
         return Ok(());
     }
@@ -266,7 +270,7 @@ fn refuse_unlike(
     });
     Err(Error::Usage(format!(
         "{envelope}: the baseline answers another question, so nothing can be compared{}\n\
-         if the change is meant, `{} gate {envelope} --accept` writes a new baseline",
+         if the change is meant, `{} gate {typed} --accept` writes a new baseline",
         lines.collect::<String>(),
         world.command
     )))

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::differ::Difference;
 use super::{Checked, Outcome};
+use crate::compare::times::Times;
 use crate::error::Error;
 use crate::table::counted;
 use crate::world::World;
@@ -49,24 +50,44 @@ impl Difference {
 pub(super) fn text(outcomes: &[Outcome], world: &World, out: &mut dyn Write) -> Result<(), Error> {
     for outcome in outcomes {
         match &outcome.result {
-            Ok(checked) => one(checked, world, out)?,
-            Err(error) => writeln!(out, "gate {}: NOT RUN\n  {error}\n", outcome.envelope)?,
+            Ok(checked) => one(checked, &outcome.typed, world, out)?,
+            Err(error) => {
+                let verdict = if error.exit_code() == 1 {
+                    "FAILED"
+                } else {
+                    "NOT RUN"
+                };
+                writeln!(out, "gate {}: {verdict}\n  {error}\n", outcome.name())?;
+            }
         }
     }
     Ok(())
 }
 
-fn one(checked: &Checked, world: &World, out: &mut dyn Write) -> Result<(), Error> {
-    let (count, against) = (checked.differences.len(), checked.baseline.display());
+/// What came of a gate, never kinder than its exit code.
+fn verdict(checked: &Checked) -> String {
+    let count = checked.differences.len();
     let differences = counted(count, "difference");
-    let verdict = match (checked.accepted, count) {
+    let times = checked.timing.as_ref().map_or(0, Times::exit_code);
+    let of_counts = match (checked.accepted, count) {
         _ if checked.first => "ACCEPTED as the first baseline".to_owned(),
         (true, 0) => "ACCEPTED, nothing changed".to_owned(),
         (true, _) => format!("ACCEPTED, {differences} from the baseline before"),
+        (false, 0) if times == 1 => "FAILED".to_owned(),
         (false, 0) => "PASS".to_owned(),
         (false, _) => format!("FAILED, {differences}"),
     };
-    writeln!(out, "gate {}: {verdict}", checked.envelope)?;
+    let of_times = match times {
+        0 => "",
+        1 => "; an arm is SLOWER",
+        _ => "; no verdict on the times",
+    };
+    of_counts + of_times
+}
+
+fn one(checked: &Checked, typed: &str, world: &World, out: &mut dyn Write) -> Result<(), Error> {
+    let (count, against) = (checked.differences.len(), checked.baseline.display());
+    writeln!(out, "gate {}: {}", checked.envelope, verdict(checked))?;
     writeln!(
         out,
         "  {} of {} held against {against}: tokens computed, found, carried, replayed and decoded, hit rates, \
@@ -92,8 +113,8 @@ fn one(checked: &Checked, world: &World, out: &mut dyn Write) -> Result<(), Erro
     if count > 0 && !checked.accepted {
         writeln!(
             out,
-            "  if the change is meant: {} gate {} --accept",
-            world.command, checked.envelope
+            "  if the change is meant: {} gate {typed} --accept",
+            world.command
         )?;
     }
     writeln!(out)?;
@@ -105,10 +126,10 @@ pub(super) fn json(outcomes: &[Outcome], code: u8, out: &mut dyn Write) -> Resul
         .iter()
         .map(|outcome| match &outcome.result {
             Ok(checked) => {
-                json!({ "envelope": outcome.envelope, "exit_code": outcome.exit_code(), "outcome": checked })
+                json!({ "envelope": outcome.name(), "exit_code": outcome.exit_code(), "outcome": checked })
             }
             Err(error) => {
-                json!({ "envelope": outcome.envelope, "exit_code": outcome.exit_code(),
+                json!({ "envelope": outcome.name(), "exit_code": outcome.exit_code(),
                         "error": error.to_string() })
             }
         })
@@ -122,13 +143,17 @@ pub(super) fn json(outcomes: &[Outcome], code: u8, out: &mut dyn Write) -> Resul
 pub(super) fn junit(outcomes: &[Outcome]) -> String {
     let mut suites = String::new();
     for outcome in outcomes {
-        let name = &outcome.envelope;
+        let name = outcome.name();
         let cases = match &outcome.result {
             Ok(checked) => cases(checked),
-            Err(error) => vec![Case {
-                name: "run".to_owned(),
-                fault: Some(("error", error.to_string())),
-            }],
+            Err(error) => {
+                let failed = error.exit_code() == 1;
+                let kind = if failed { "failure" } else { "error" };
+                vec![Case {
+                    name: "run".to_owned(),
+                    fault: Some((kind, error.to_string())),
+                }]
+            }
         };
         let count = |kind: &str| {
             let faults = cases.iter().filter_map(|case| case.fault.as_ref());
@@ -229,7 +254,8 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// `::error` commands, each at the line of the baseline it contradicts.
+/// `::error` commands, each at the line of the baseline it contradicts, and one on the times where they fail or judge
+/// nothing.
 pub(super) fn annotations(
     outcomes: &[Outcome],
     world: &World,
@@ -239,7 +265,7 @@ pub(super) fn annotations(
         let checked = match &outcome.result {
             Ok(checked) => checked,
             Err(error) => {
-                let title = property(&format!("gate {}", outcome.envelope));
+                let title = property(&format!("gate {}", outcome.name()));
                 writeln!(
                     out,
                     "::error title={title}::{}",
@@ -261,7 +287,22 @@ pub(super) fn annotations(
                 message(difference.words().trim_end())
             )?;
         }
+        if let Some(times) = &checked.timing {
+            on_times(&checked.envelope, times, out)?;
+        }
     }
+    Ok(())
+}
+
+fn on_times(envelope: &str, times: &Times, out: &mut dyn Write) -> Result<(), Error> {
+    let (level, words) = match times.exit_code() {
+        0 => return Ok(()),
+        1 => ("error", "an arm is slower"),
+        _ => ("warning", "no verdict on the times"),
+    };
+    let title = property(&format!("gate {envelope}"));
+    let text = message(&format!("{words}\n{}", times.render().trim_end()));
+    writeln!(out, "::{level} title={title}::{text}")?;
     Ok(())
 }
 
@@ -292,4 +333,75 @@ fn message(text: &str) -> String {
 
 fn property(text: &str) -> String {
     message(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::times::TimeRow;
+
+    /// A gate in which nothing differed but, perhaps, the times.
+    fn checked(verdict_on_times: &str, accepted: bool) -> Checked {
+        let mut times = Times::withheld("");
+        times.withheld = None;
+        times.rows.push(TimeRow {
+            arm: "fused".to_owned(),
+            n: 5,
+            ratio: Some(0.5),
+            low: Some(0.4),
+            high: Some(0.6),
+            verdict: verdict_on_times.to_owned(),
+            at_instrument_limit: false,
+        });
+        Checked {
+            envelope: "smoke".to_owned(),
+            baseline: "results/gate/smoke.json".into(),
+            dir: "results/local/smoke/1".into(),
+            arms: vec!["fused".to_owned()],
+            requests: 1,
+            differences: Vec::new(),
+            controls_noticed: 6,
+            accepted,
+            first: false,
+            timing: Some(times),
+        }
+    }
+
+    #[test]
+    fn a_gate_that_fails_by_its_times_never_says_pass() {
+        for (times, accepted, code, words) in [
+            ("PARITY", false, 0, "PASS"),
+            ("SLOWER", false, 1, "FAILED; an arm is SLOWER"),
+            ("INCONCLUSIVE", false, 3, "PASS; no verdict on the times"),
+            (
+                "SLOWER",
+                true,
+                1,
+                "ACCEPTED, nothing changed; an arm is SLOWER",
+            ),
+        ] {
+            let checked = checked(times, accepted);
+            assert_eq!(checked.exit_code(), code, "{times}");
+            assert_eq!(verdict(&checked), words);
+        }
+    }
+
+    #[test]
+    fn times_that_fail_or_judge_nothing_are_annotated() {
+        for (verdict, start) in [
+            ("PARITY", ""),
+            ("SLOWER", "::error title=gate smoke::an arm is slower%0A"),
+            (
+                "INCONCLUSIVE",
+                "::warning title=gate smoke::no verdict on the times%0A",
+            ),
+        ] {
+            let mut shown = Vec::new();
+            let times = checked(verdict, false).timing.unwrap();
+            on_times("smoke", &times, &mut shown).unwrap();
+            let shown = String::from_utf8(shown).unwrap();
+            assert!(shown.starts_with(start), "{shown}");
+            assert_eq!(shown.lines().count(), usize::from(!start.is_empty()));
+        }
+    }
 }

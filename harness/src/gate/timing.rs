@@ -2,15 +2,14 @@
 //!
 //! Not here: how two runs' times are judged (`compare::times`).
 
-use workloads::record::RunRecord;
-
+use super::baseline::Question;
 use crate::compare::times::{self, Times};
 use crate::error::Error;
-use crate::files;
 use crate::sealed::SealedRun;
 use crate::world::World;
+use crate::{files, seal};
 
-/// The times of `run` against `against`, or against the newest anchored run of the same envelope on an equal machine.
+/// The times of `run` against `against`, or against the newest anchored run that asked the same on an equal machine.
 pub(super) fn of(
     run: &SealedRun,
     against: Option<SealedRun>,
@@ -18,28 +17,44 @@ pub(super) fn of(
 ) -> Result<Times, Error> {
     let earlier = match against {
         Some(earlier) => Some(earlier),
-        None => newest_anchored(&run.record, world)?,
+        None => newest_anchored(run, world)?,
     };
     Ok(match earlier {
         Some(earlier) => times::compare(&earlier, run),
         None => Times::withheld(
-            "no anchored run of this envelope was made on an equal machine; give one with --against DIR",
+            "no anchored run of this envelope asked the same on an equal machine; give one with --against DIR",
         ),
     })
 }
 
-fn newest_anchored(record: &RunRecord, world: &World) -> Result<Option<SealedRun>, Error> {
+fn newest_anchored(run: &SealedRun, world: &World) -> Result<Option<SealedRun>, Error> {
     let index = world.results().join("INDEX");
     if !index.is_file() {
         return Ok(None);
     }
-    let text = files::read_text(&index)?;
+    let (text, question) = (files::read_text(&index)?, Question::of(run)?);
+    let envelope = Some(run.record.envelope.as_str());
     let runs = text.lines().rev().filter_map(|line| line.split_once("  "));
-    for (_, name) in runs.filter(|(_, name)| name.split('/').next() == Some(&record.envelope)) {
-        let earlier = SealedRun::open(&world.results().join(name), world)?;
-        if times::unequal_machines(&earlier.record, record).is_empty() {
+    for (digest, name) in runs.filter(|(_, name)| name.split('/').next() == envelope) {
+        let earlier = anchored(digest, name, world)?;
+        if times::unequal_machines(&earlier.record, &run.record).is_empty()
+            && Question::of(&earlier).is_ok_and(|it| it == question)
+        {
             return Ok(Some(earlier));
         }
     }
     Ok(None)
+}
+
+/// The run that INDEX names, which must be the one that was anchored.
+fn anchored(digest: &str, name: &str, world: &World) -> Result<SealedRun, Error> {
+    let directory = world.results().join(name);
+    let broken = |why: String| Error::Broken(format!("results/INDEX, {name}: {why}"));
+    let found = seal::digest(&directory).map_err(|error| broken(error.to_string()))?;
+    if found != digest {
+        return Err(broken(format!(
+            "the sha256 of its SHA256SUMS is {found}, anchored was {digest}; restore the run from git"
+        )));
+    }
+    SealedRun::open(&directory, world)
 }

@@ -3,7 +3,7 @@
 //! Its trace is read and thrown away; it never lies in a run directory. Not here: what must be noticed (`gate`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baselines::ArmJob;
 use workloads::envelope::ResolvedEnvelope;
@@ -11,15 +11,23 @@ use workloads::trace::Line;
 
 use super::{arm, own_process, process};
 use crate::error::Error;
-use crate::models;
 use crate::world::World;
+use crate::{files, models};
 
-/// A file that is gone when its owner is.
+/// A directory that is gone when its owner is.
 struct Scratch(PathBuf);
+
+impl Scratch {
+    /// One that nobody has: what a process of the same number once left is no obstacle.
+    fn take(parent: &Path) -> Result<Self, Error> {
+        let stem = format!("fak-control-{}", std::process::id());
+        files::take_numbered_directory(parent, &stem).map(Self)
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // scratch files that stay do no harm
+        let _ = fs::remove_dir_all(&self.0); // scratch files that stay do no harm
     }
 }
 
@@ -40,8 +48,24 @@ pub fn perturbed(
         envelope,
         perturbed: true,
     };
-    let name = format!("fak-control-{}.jsonl", std::process::id());
-    let scratch = Scratch(world.scratch.join(name));
+    let scratch = Scratch::take(&world.scratch)?;
+    let trace = scratch.0.join("trace.jsonl");
     let job = arm::travelling(&job)?;
-    process::record(own_process(world), &job, &scratch.0, None, &mut |_| {})
+    process::record(own_process(world), &job, &trace, None, &mut |_| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_left_is_no_obstacle_and_nothing_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let left = format!("fak-control-{}-1", std::process::id());
+        fs::write(root.path().join(&left), "left").unwrap();
+        let scratch = Scratch::take(root.path()).unwrap();
+        fs::write(scratch.0.join("trace.jsonl"), "").unwrap();
+        drop(scratch);
+        assert_eq!(files::files_below(root.path()).unwrap(), [left]);
+    }
 }

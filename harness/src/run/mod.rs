@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use workloads::envelope::{Kind, ResolvedEnvelope, Workload};
+use workloads::envelope::{Kind, ResolvedEnvelope, ResolvedOf, Workload};
 use workloads::models::Label;
 use workloads::record::{MachineRecord, Noise, RunRecord, Sitting};
 use workloads::trace::{Body, Line};
@@ -103,8 +103,7 @@ fn seal_session(
     let Begun {
         mut facts,
         directory,
-    } = begin(&mut plan, arguments, world)?;
-    announce(&plan.envelope, &facts.model, &facts.machine, world);
+    } = begin(&mut plan, arguments, announce, world)?;
     write_envelope(&plan, &directory)?;
     let traces = run_arms(&plan.envelope, &facts.model, &directory, world)?;
     facts.sitting.load1_after = machine::load1();
@@ -114,25 +113,31 @@ fn seal_session(
     Ok((record, directory, audit))
 }
 
-/// Finds the model, looks at machine and build, takes a directory.
+/// Says what will run.
+type Announce<W> = fn(&ResolvedOf<W>, &Located, &MachineRecord, &World);
+
+/// Finds the model, takes a directory, says what will run, and only then looks at how quiet the machine is: that can
+/// take long, and what is refused is refused before.
 fn begin<W: Kind>(
     plan: &mut Plan<W>,
     arguments: &RunArguments,
+    announce: Announce<W>,
     world: &World,
 ) -> Result<Begun, Error> {
     let model = find_model(&plan.envelope.model, arguments.pull, world)?;
     // Evidence names the model as the record does; where its file was travels only in the jobs.
     plan.envelope.model.clone_from(&model.name);
     let machine = machine::facts(world.cores);
-    let noise = measure_noise(plan.envelope.run.threads, &model, arguments, world);
-    let instrument = instrument::measure()?;
-    let build = build_facts::facts(world);
     let started_unix_s = (world.unix_s)();
     let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
     world.say(&format!(
         "evidence goes to {}; it counts for nothing until it is sealed, when every arm is done",
         world.shown(&directory)
     ));
+    announce(&plan.envelope, &model, &machine, world);
+    let build = build_facts::facts(world);
+    let noise = measure_noise(plan.envelope.run.threads, &model, arguments, world);
+    let instrument = instrument::measure()?;
     let sitting = Sitting {
         started_unix_s,
         boot_id: machine::boot_id(),

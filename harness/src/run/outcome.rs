@@ -13,6 +13,7 @@ use workloads::record::{
 };
 
 use crate::error::Error;
+use crate::sealed::departure;
 use crate::table::{Table, counted, duration, grouped, or_dash, size};
 use crate::world::World;
 
@@ -155,18 +156,7 @@ impl Outcome<'_> {
         let identity = &self.record.identity;
         let completed = identity.arms.as_slice();
         match (&identity.first_divergence, completed) {
-            (Some(at), _) => format!(
-                "same answers: NO. {}{} repetition {} departs at agent {} turn {}, {}",
-                at.cell
-                    .as_ref()
-                    .map_or(String::new(), |cell| format!("{cell}, ")),
-                at.arm,
-                at.rep,
-                at.agent,
-                at.turn,
-                at.position
-                    .map_or("in the logits".to_owned(), |place| format!("token {place}"))
-            ),
+            (Some(at), _) => format!("same answers: NO. {}", departure(at)),
             (None, []) if self.record.complete => {
                 "same answers: nothing to compare, only scripted ones were given".to_owned()
             }

@@ -1,17 +1,21 @@
 //! A process that must keep talking: one that says nothing for too long is ended, so that a run always ends.
 //!
-//! Not here: what it says (`process`), or the limit of other programs, which the envelope sets.
+//! Its input stays open for as long as anyone waits for it. The end of it comes before the end of the process, and also
+//! when this program is gone, so that an arm can end what it has started itself (`run::arm`). Not here: what it says
+//! (`process`), or the limit of other programs, which the envelope sets.
 
 use std::io;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often an exit is looked for once the process has said its last.
 const POLL: Duration = Duration::from_millis(1);
+/// For ending what it has started, once its input has ended.
+const PARTING: Duration = Duration::from_secs(3);
 
 /// A child and the thread that ends it if it falls silent.
 pub(super) struct Watched {
@@ -33,7 +37,7 @@ impl Watched {
                 let before = words.load(Ordering::Relaxed);
                 match is_done.recv_timeout(silence_max) {
                     Err(RecvTimeoutError::Timeout) if words.load(Ordering::Relaxed) == before => {
-                        let _ = locked(&watched).kill(); // it may have ended by itself
+                        end(&watched);
                         return true;
                     }
                     Err(RecvTimeoutError::Timeout) => {}
@@ -54,9 +58,14 @@ impl Watched {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Keeps its input open from now on.
+    pub(super) fn keep(&self, input: Option<ChildStdin>) {
+        locked(&self.child).stdin = input;
+    }
+
     /// Ends it.
-    pub(super) fn kill(&self) {
-        let _ = locked(&self.child).kill(); // it may have ended by itself
+    pub(super) fn end(&self) {
+        end(&self.child);
     }
 
     /// Waits until it is gone, under watch; says whether silence ended it.
@@ -71,6 +80,16 @@ impl Watched {
         let _ = self.done.send(()); // a watcher that has already ended it no longer listens
         Ok((status, self.watcher.join().unwrap_or(false)))
     }
+}
+
+/// Ends its input, and then the process itself unless that was enough.
+fn end(child: &Mutex<Child>) {
+    drop(locked(child).stdin.take());
+    let start = Instant::now();
+    while start.elapsed() < PARTING && matches!(locked(child).try_wait(), Ok(None)) {
+        thread::sleep(POLL);
+    }
+    let _ = locked(child).kill(); // it may have ended by itself
 }
 
 fn locked(child: &Mutex<Child>) -> MutexGuard<'_, Child> {

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -258,6 +259,45 @@ fn a_program_that_babbles_fails_or_hangs_is_a_failed_record() {
             .place
             .run(&["audit", outcome["dir"].as_str().unwrap()])
             .expect(0);
+    }
+}
+
+#[test]
+fn a_program_does_not_outlive_the_run_that_started_it() {
+    let endless =
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho $$ > \"$0.pid\"\nexec sleep 600\n";
+    let stage = Stage::new(endless);
+    let patient = ENVELOPE.replace("limit_s = 1", "limit_s = 600");
+    fs::write(stage.place.work().join("work.toml"), patient).unwrap();
+    let arms = ["--arm", "fak", "--arm", "llama-bench:fa0", "--reps", "1"];
+    let bin = stage.bin();
+    let arguments = [&["run", "work.toml", "--bin", &bin][..], &arms].concat();
+    let mut command = stage.place.command(&arguments);
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = silent.spawn().unwrap();
+    let started = stage.place.work().join("llama-bench.pid");
+    let id = until(|| {
+        let text = fs::read_to_string(&started).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    });
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let alive = format!("kill -0 {id} 2>/dev/null");
+    until(|| {
+        let status = Command::new("sh").args(["-c", &alive]).status().unwrap();
+        (!status.success()).then_some(())
+    });
+}
+
+/// What `found` finds, asked again and again for a minute.
+fn until<T>(found: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(it) = found() {
+            return it;
+        }
+        assert!(Instant::now() < deadline, "a minute went by");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

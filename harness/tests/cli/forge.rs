@@ -3,12 +3,12 @@
 //! Not here: lies that an audit finds (`audit`'s own corpus).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use workloads::trace::{Body, Line, ids_sha256, sha256_hex};
 
-use super::read_json;
+use super::{Place, read_json};
 
 /// Applies `lie` to every line of the only trace of a run, chains the trace and seals the run again.
 pub(crate) fn trace(directory: &Path, trace: &str, lie: impl Fn(&mut Body)) {
@@ -46,12 +46,46 @@ pub(crate) fn trace(directory: &Path, trace: &str, lie: impl Fn(&mut Body)) {
     });
 }
 
+/// A sealed run in which the logits of one answer of `fused` are not those of `instance-shared`, and which says so.
+pub(crate) fn disagreement(place: &Place) -> PathBuf {
+    let arms = ["--arm", "instance-shared", "--arm", "fused"];
+    let arguments = [&["run", "smoke", "--reps", "1", "--json"][..], &arms].concat();
+    let outcome = place.run(&arguments).expect(0).json();
+    let run = PathBuf::from(outcome["dir"].as_str().unwrap());
+    trace(&run, "fused-0", |body| match body {
+        Body::Finish {
+            request,
+            logits_sha256,
+            ..
+        } if request == "a2-t3" => *logits_sha256 = "0".repeat(64),
+        _ => {}
+    });
+    edit_record(&run, |record| {
+        record["identity"]["equal"] = false.into();
+        record["identity"]["first_divergence"] =
+            json!({ "arm": "fused", "rep": 0, "agent": 2, "turn": 3, "position": null });
+        record["verdict"] = Value::Null;
+        let ratio = record["ratios"][0].as_object_mut().unwrap();
+        for field in ["wall", "wall_low", "wall_high", "prefill", "verdict"] {
+            ratio[field] = Value::Null;
+        }
+        ratio.remove("outliers");
+        ratio["withheld"] = "answers differ: fused-0, agent 2, turn 3, logits".into();
+    });
+    place.run(&["audit", run.to_str().unwrap()]).expect(1);
+    run
+}
+
 /// Changes run.json and seals the run again.
 pub(crate) fn edit_record(directory: &Path, edit: impl Fn(&mut Value)) {
-    let path = directory.join("run.json");
-    let mut record = read_json(&path);
+    let mut record = read_json(&directory.join("run.json"));
     edit(&mut record);
-    fs::write(&path, format!("{record:#}\n")).unwrap();
+    reseal(directory, &record);
+}
+
+/// Writes run.json anew and seals the run again.
+pub(crate) fn reseal(directory: &Path, record: &Value) {
+    fs::write(directory.join("run.json"), format!("{record:#}\n")).unwrap();
     fs::remove_file(directory.join("SHA256SUMS")).unwrap();
     harness::seal::seal(directory).unwrap();
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Place, forge, read_json};
 
 /// A place with the committed baseline of `smoke`, and its path.
-fn gated() -> (Place, PathBuf) {
+pub(super) fn gated() -> (Place, PathBuf) {
     let place = Place::new();
     let path = place.work().join("results/gate/smoke.json");
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod cells;
+mod comparing;
 mod evidence;
 mod forge;
 mod gate;
+mod gate_own;
 mod generate;
 mod invariance;
 mod judging;

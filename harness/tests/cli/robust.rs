@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Finished, Place};
 
-/// Says that a test did not run, where `./test.sh` counts it.
+/// Says that a test did not run, and where `./test.sh` counts it.
+#[allow(clippy::print_stderr)] // a skip that nobody hears of is a lie
 fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
     let Some(log) = std::env::var_os("FAK_SKIPS") else {
         return;
     };
@@ -91,7 +93,7 @@ fn a_full_disk_leaves_no_run_that_looks_whole() {
             .status
             .success();
     if !permitted {
-        return skip("disk full: no file system can be mounted here");
+        return without_a_disk_of_its_own(&place);
     }
     let mut whole = 0;
     let sizes = [4, 16, 32, 64, 96, 128, 160, 192, 224, 256, 1024];
@@ -120,6 +122,42 @@ fn a_full_disk_leaves_no_run_that_looks_whole() {
     run.expect(5).complains(&["cannot create", "Read-only"]);
 }
 
+/// Where nothing can be mounted: the device that is always full, and a directory that takes no file of ours. Files that
+/// may not grow have a test of their own.
+fn without_a_disk_of_its_own(place: &Place) {
+    if !Path::new("/dev/full").exists() {
+        return skip("disk full: no file system can be mounted here, and there is no /dev/full");
+    }
+    let script = "\"$0\" run smoke --reps 1 --out whole --json > /dev/full";
+    let run = Finished {
+        output: shell(place, &[], script),
+    };
+    run.expect(5)
+        .complains(&["cannot write to standard output", "No space left"]);
+    place.run(&["audit", "whole"]).expect(0);
+    place
+        .run(&["run", "smoke", "--reps", "1", "--out", "/proc/fak"])
+        .expect(5)
+        .complains(&["cannot create"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_said_and_the_evidence_is_whole() {
+    without_a_disk_of_its_own(&Place::new());
+}
+
+#[test]
+fn what_is_refused_is_refused_before_the_machine_is_listened_to() {
+    let place = Place::new();
+    let full = place.sealed_run();
+    // So many threads are never quiet together.
+    let crowd = ["run", "smoke", "--threads", "64", "--out"];
+    let refused = place.run(&[&crowd[..], &[full.to_str().unwrap()]].concat());
+    let said = refused.expect(2).stderr();
+    assert!(said.contains("never overwritten"), "{said}");
+    assert!(!said.contains("noisy machine"), "{said}");
+}
+
 #[test]
 fn results_that_cannot_be_a_directory_are_named_before_anything_runs() {
     let place = Place::new();
@@ -137,18 +175,14 @@ fn results_that_cannot_be_a_directory_are_named_before_anything_runs() {
 fn an_interrupted_run_says_where_it_was_and_is_no_evidence() {
     let place = Place::new();
     let mut command = place.command(&["run", "smoke", "--reps", "50", "--out", "out"]);
-    let child = command
+    let mut child = command
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let first = place.work().join("out/trace/naive-0.jsonl");
     wait_for(&first);
-    let interrupt = format!("kill -INT {}", child.id());
-    Command::new("sh")
-        .args(["-c", &interrupt])
-        .status()
-        .unwrap();
+    interrupt(&mut child);
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());
     let ended = Finished { output };
@@ -170,6 +204,24 @@ fn an_interrupted_run_says_where_it_was_and_is_no_evidence() {
         .run(&["run", "smoke", "--out", "out"])
         .expect(2)
         .complains(&["never overwritten"]);
+}
+
+/// Interrupts a process as Ctrl-C does. Where that is ignored, as it is in the background of a script, it is ended.
+fn interrupt(child: &mut Child) {
+    let id = child.id();
+    let signal = |name: &str| {
+        let kill = format!("kill -{name} {id}");
+        Command::new("sh").args(["-c", &kill]).status().unwrap();
+    };
+    signal("INT");
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < deadline {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    signal("TERM");
 }
 
 fn wait_for(path: &Path) {

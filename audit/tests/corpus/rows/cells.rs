@@ -344,7 +344,7 @@ pub(crate) static RECORDS: &[Forgery] = &[
     of_cells(
         "cells in another order",
         Record,
-        ("run.json", "\"fleet.fak-unshared-0\""),
+        ("run.json", "\"order\""),
         "order is",
         |it| it.record["order"].as_array_mut().unwrap().swap(0, 1),
     ),

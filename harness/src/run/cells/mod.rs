@@ -6,6 +6,7 @@ mod outcome;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use baselines::{CellJob, Programs};
 use workloads::cells::external::{self, Bench};
@@ -50,8 +51,7 @@ pub(super) fn run(
     let Begun {
         mut facts,
         directory,
-    } = super::begin(&mut plan, arguments, world)?;
-    announce(&plan.envelope, &facts.model, &facts.machine, world);
+    } = super::begin(&mut plan, arguments, announce, world)?;
     super::write_envelope(&plan, &directory)?;
     if facts.model.label != Label::Synthetic.word() {
         // A synthetic model is too small for any limit of the machine to be its own.
@@ -184,13 +184,19 @@ fn record(
     let stem = cells::stem(&job.cell.name, &job.arm, job.rep);
     let trace = directory.join("trace").join(format!("{stem}.jsonl"));
     let text = super::arm::cell_job(job)?;
-    process::record(
+    process::record_within(
+        patience(job.envelope.workload.limit_s),
         super::own_process(world),
         &text,
         &trace,
         fallback,
         &mut |_| {},
     )
+}
+
+/// How long an arm may be silent: longer than its program may run, and a minute for what is done before and after.
+fn patience(limit_s: u64) -> Duration {
+    process::SILENCE_MAX.max(Duration::from_secs(limit_s.saturating_add(60)))
 }
 
 /// What a process would have said first, had it not died before: of ours, as another process of ours said it.
@@ -323,4 +329,16 @@ fn assemble(
         cells: Some(summary.cells),
         instrument: Some(facts.instrument),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_waited_for_until_its_own_limit() {
+        let day_s = 86_400;
+        assert!(patience(day_s) > Duration::from_secs(day_s));
+        assert_eq!(patience(1), process::SILENCE_MAX);
+    }
 }
