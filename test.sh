@@ -73,6 +73,10 @@ if [ "$tier" = full ]; then
   cargo bench --profile dev -p engine --bench floors || [ "${FAK_FLOORS:-0}" != 1 ]
   say "fuzz, half a minute each"
   FAK_FUZZ_SECONDS=30 cargo test -p engine --test fuzz -- --nocapture
+  say "another implementation of JSON Schema holds the evidence to the schemas"
+  python3 -m pip install --quiet --upgrade --target target/python jsonschema==4.26.0
+  "$harness" audit --all --json > target/audit.json
+  PYTHONPATH=target/python python3 audit/tests/schemas/independent.py target/audit.json
   say "llama.cpp loads the file we wrote and continues as we do"
   python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
   PYTHONPATH=target/python python3 engine/tests/llama_cpp.py "$harness" \

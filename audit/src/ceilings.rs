@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::format::keyed;
 use crate::notebook::{Layer, Notebook};
@@ -21,14 +21,6 @@ pub(crate) struct Ceilings {
     pub(crate) f32_flop_per_s: BTreeMap<String, u64>,
     #[serde(deserialize_with = "keyed")]
     pub(crate) int8_op_per_s: BTreeMap<String, u64>,
-}
-
-/// For a field that may be left out but not null; serde's default takes the one for the other.
-pub(crate) fn present<'de, D>(deserializer: D) -> Result<Option<Ceilings>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    Ceilings::deserialize(deserializer).map(Some)
 }
 
 impl Ceilings {

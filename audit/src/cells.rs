@@ -17,6 +17,7 @@ use crate::needs::{Grounds, needs};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::possible;
 use crate::record::{CellRatio, CellSample, Divergence, Identity, Record};
+use crate::schema;
 use crate::statistics::{interval, median, median_integer, rounded, verdict};
 use crate::trace::Trace;
 
@@ -229,7 +230,7 @@ impl Run<'_> {
         let cells = &self.envelope.workload.cells;
         let complete = |cell: &Cell| self.arms().iter().all(|arm| self.completed(cell, arm));
         json!({
-            "schema": "fak.run/1",
+            "schema": schema::RUN,
             "envelope": self.envelope.name,
             "complete": cells.iter().all(complete),
             "model": {

@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::hash;
 use crate::line::Line;
 use crate::notebook::{Layer, Notebook};
+use crate::schema;
 
 /// Bytes one line may have: a text of four million ids still fits.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -34,7 +35,10 @@ pub(crate) fn read(
         let line: Line = match serde_json::from_slice(&bytes) {
             Ok(line) => line,
             Err(error) => {
-                let message = format!("is not a trace line as FORMAT.md describes it: {error}");
+                let other = schema::refuse(&bytes, schema::TRACE).filter(|_| seq == 0);
+                let message = other.unwrap_or_else(|| {
+                    format!("is not a trace line as FORMAT.md describes it: {error}")
+                });
                 notes.broken(Layer::Format, message);
                 return false;
             }

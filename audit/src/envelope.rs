@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 
-use crate::format::keyed;
+use crate::format::{keyed, stated};
 use crate::notebook::{Layer, Notebook};
 use crate::oracle;
 
@@ -26,7 +26,8 @@ pub(crate) trait Work: DeserializeOwned {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Envelope<W = Workload> {
-    schema: String,
+    #[serde(rename = "schema")]
+    _schema: String,
     pub(crate) name: String,
     #[serde(rename = "question")]
     _question: String,
@@ -62,11 +63,6 @@ impl Script {
         let least_ns = u128::from(plain_ns) * u128::from(left) / 1000;
         u64::try_from(least_ns).unwrap_or(u64::MAX)
     }
-}
-
-/// A field that may be left out and may not be null.
-fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Script>, D::Error> {
-    Script::deserialize(deserializer).map(Some)
 }
 
 /// C agents, T turns, prefix P, D decoded and R result tokens per turn.
@@ -211,12 +207,6 @@ impl<W: Work> Envelope<W> {
     /// Checks the envelope alone; `false` where nothing further can be derived from it.
     pub(crate) fn check(&self, notes: &mut Notebook) -> bool {
         let (before, run) = (notes.count(), &self.run);
-        notes.same(
-            Layer::Format,
-            "schema",
-            self.schema.as_str(),
-            "fak.envelope/1",
-        );
         self.workload.check(run, notes);
         notes.same(
             Layer::Format,

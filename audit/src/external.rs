@@ -11,6 +11,7 @@ use crate::chain;
 use crate::hash;
 use crate::line::{BeginExternal, Body, Line, Program};
 use crate::notebook::{Layer, Notebook, Stop, quote};
+use crate::schema;
 use crate::trace::Asked;
 
 /// What comparison needs of one trace.
@@ -170,8 +171,8 @@ impl Reading {
 }
 
 fn check_begin(begin: &BeginExternal, asked: &Asked<'_>, notes: &mut Notebook) {
+    schema::check_trace(&begin.schema, notes);
     for (what, found, expected) in [
-        ("schema", begin.schema.as_str(), "fak.trace/1"),
         ("envelope", begin.envelope.as_str(), asked.envelope),
         (
             "envelope_sha256",

@@ -17,6 +17,7 @@ use crate::oracle::{Cache, MOCK};
 use crate::possible;
 use crate::ratios;
 use crate::record::{Identity, Record, Sample};
+use crate::schema;
 use crate::statistics::{median_integer, rounded};
 use crate::trace::Trace;
 
@@ -157,7 +158,7 @@ fn run_figures(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) -> Value {
         .map(|arm| (arm.clone(), arm_figures(arm, arms, notes)));
     let by_arm: Map<String, Value> = by_arm.collect();
     json!({
-        "schema": "fak.run/1",
+        "schema": schema::RUN,
         "envelope": arms.envelope.name,
         "complete": arms.completed().count() == run.arms.len(),
         "model": {

@@ -13,21 +13,27 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::notebook::{Layer, Notebook};
+use crate::schema;
 
 /// Bytes an envelope or run.json may have; real ones have thousands.
 const MAX_JSON_BYTES: u64 = 16 << 20;
 
-/// Reads `name` in `dir` as JSON, or notes why it cannot be read.
+/// Reads `name` in `dir` as JSON, or notes why it cannot be read: first of all that it is of another version.
 pub(crate) fn read<T: DeserializeOwned>(dir: &Path, name: &str, notes: &mut Notebook) -> Option<T> {
     let text = text(dir, name, notes)?;
     let read = serde_json::from_str(&text);
+    let other = schema::refuse(text.as_bytes(), schema::of(name));
+    notes.keep_document(name, text);
+    if let Some(message) = other {
+        notes.broken_at(Layer::Format, "schema", message);
+        return None;
+    }
     if let Err(error) = &read {
         notes.turn_to(Some(error.line() as u64));
         let message = format!("is not what FORMAT.md describes: {error}");
         notes.broken(Layer::Format, message);
         notes.turn_to(None);
     }
-    notes.keep_document(name, text);
     read.ok()
 }
 
@@ -60,6 +66,15 @@ where
     T: Deserialize<'de>,
 {
     Option::deserialize(deserializer)
+}
+
+/// For a field that may be left out but not null; by default serde takes the one for the other.
+pub(crate) fn stated<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// For an object keyed by name; by default the last of two equal keys would win silently.

@@ -14,6 +14,7 @@ use crate::hash;
 use crate::notebook::{Checks, Finding, Layer, Notebook};
 use crate::report::Report;
 use crate::run::audit_run_with;
+use crate::schema;
 use crate::seal::SUMS;
 
 /// Bytes of INDEX; room for a hundred thousand runs.
@@ -22,6 +23,7 @@ const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// The outcome of auditing everything INDEX names.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
+    schema: &'static str,
     /// The results directory, as it was named.
     pub results: String,
     exit_code: u8,
@@ -86,6 +88,7 @@ pub fn audit_index_with(results: &Path, checks: Checks) -> IndexReport {
     }
     let worst = runs.iter().map(Report::exit_code).max().unwrap_or(0);
     IndexReport {
+        schema: schema::REPORT,
         results: results.display().to_string(),
         exit_code: if notes.is_clean() { worst } else { 4 },
         findings: notes.findings,

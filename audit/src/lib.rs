@@ -29,6 +29,7 @@ mod ratios;
 mod record;
 mod report;
 mod run;
+mod schema;
 mod seal;
 mod seeded;
 mod session;

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::format::nullable;
+use crate::format::{nullable, stated};
 
 /// Chain fields and what the line says.
 #[derive(Debug)]
@@ -61,6 +61,7 @@ pub(crate) struct Begin {
     pub(crate) envelope: String,
     pub(crate) envelope_sha256: String,
     /// Only in runs of cells.
+    #[serde(default, deserialize_with = "stated")]
     pub(crate) cell: Option<String>,
     pub(crate) arm: String,
     pub(crate) rep: u64,

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::{self, Ceilings};
-use crate::format::{keyed, nullable};
+use crate::ceilings::Ceilings;
+use crate::format::{keyed, nullable, stated};
 use crate::latencies::{Instrument, Noise};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,10 +32,18 @@ pub(crate) struct Record {
     #[serde(deserialize_with = "nullable")]
     verdict: Option<String>,
     /// Only in runs of cells.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) cells: Option<Vec<Cell>>,
     /// Not in runs from before it was measured, as with every field below that may be left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) instrument: Option<Instrument>,
 }
 
@@ -48,7 +56,11 @@ pub(crate) struct Model {
     tokenizer_sha256: Option<String>,
     label: String,
     /// Only in runs of cells.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) numbers: Option<Numbers>,
 }
 
@@ -118,7 +130,7 @@ pub(crate) struct Machine {
     os: String,
     #[serde(
         default,
-        deserialize_with = "ceilings::present",
+        deserialize_with = "stated",
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) ceilings: Option<Ceilings>,
@@ -210,7 +222,11 @@ pub(crate) struct Sitting {
     load1_before: Option<f64>,
     #[serde(deserialize_with = "nullable")]
     load1_after: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) noise: Option<Noise>,
 }
 
@@ -351,7 +367,11 @@ pub struct Identity {
 #[serde(deny_unknown_fields)]
 pub struct Divergence {
     /// In which cell; only in runs of cells.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub cell: Option<String>,
     /// Whose answer differs.
     pub arm: String,

@@ -10,13 +10,16 @@ use serde::Serialize;
 
 use crate::notebook::{Finding, Notebook};
 use crate::record::Identity;
+use crate::schema;
 
 /// What no reader of a run directory can know.
 const BEYOND: [&str; 3] = [
     "whether clocks and memory figures are true: the writer states them",
-    "whether the named model gives these ids and logits: that takes a replay with the engine",
+    UNREPLAYED,
     "whether machine and build are those named",
 ];
+const UNREPLAYED: &str =
+    "whether the named model gives these ids and logits: that takes a replay with the engine";
 const UNANCHORED: &str = "whether the run is anchored: results/INDEX was not read";
 const CUT_SHORT: &str =
     "everything beyond the findings: the evidence could not be followed to its end";
@@ -24,6 +27,7 @@ const CUT_SHORT: &str =
 /// The outcome of auditing one run directory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    schema: &'static str,
     /// The directory, as it was named.
     pub dir: String,
     exit_code: u8,
@@ -51,6 +55,7 @@ impl Report {
         };
         let cut_short = identity.is_none().then_some(CUT_SHORT);
         Self {
+            schema: schema::REPORT,
             dir: dir.display().to_string(),
             exit_code,
             findings: notes.findings,
@@ -72,6 +77,21 @@ impl Report {
     /// Strikes anchoring from what was not checked; `index` has seen it.
     pub(crate) fn anchored(mut self) -> Self {
         self.not_checked.retain(|words| *words != UNANCHORED);
+        self
+    }
+
+    /// Says of the answers which share was asked of the model again; what came of it is for whoever asked to tell.
+    #[must_use]
+    pub fn replayed(mut self, prompts: usize, of_run: usize) -> Self {
+        let left = of_run.saturating_sub(prompts);
+        let rest = (left > 0).then(|| {
+            format!(
+                "whether the named model gives the ids and logits of the other {left} of {of_run} distinct prompts"
+            )
+        });
+        let stated = self.not_checked.into_iter();
+        let others = stated.filter(|words| words != UNREPLAYED);
+        self.not_checked = others.chain(rest).collect();
         self
     }
 

@@ -18,6 +18,7 @@ use crate::latencies::Times;
 use crate::line::{Begin, Body, End, Line, Step};
 use crate::notebook::{Layer, Notebook, Stop, quote};
 use crate::oracle::{Cache, MOCK};
+use crate::schema;
 
 pub(crate) use counters::Counters;
 use request::{Asking, Progress};
@@ -208,12 +209,7 @@ impl Reader<'_> {
 
     fn begin(&mut self, begin: Begin, notes: &mut Notebook) {
         let (asked, settings) = (self.asked, &begin.settings);
-        notes.same(
-            Layer::Format,
-            "schema",
-            begin.schema.as_str(),
-            "fak.trace/1",
-        );
+        schema::check_trace(&begin.schema, notes);
         notes.same(
             Layer::Format,
             "envelope",

@@ -5,6 +5,7 @@
 
 mod fixture;
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use audit::audit_run;
@@ -34,6 +35,25 @@ fn a_valid_ladder_passes_and_says_what_it_could_not_know() {
         "anchored",
     ] {
         assert!(text.contains(word), "{word:?} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn what_was_not_checked_is_said_once() {
+    for fixture in [Fixture::ladder(), fixture::cells::run()] {
+        let dir = tempfile::tempdir().unwrap();
+        fixture.write(dir.path());
+        let report = audit_run(dir.path());
+        let unique: BTreeSet<&String> = report.not_checked.iter().collect();
+        assert_eq!(
+            unique.len(),
+            report.not_checked.len(),
+            "{:?}",
+            report.not_checked
+        );
+        let once = |words: &str| report.render().matches(words).count() == 1;
+        assert!(once("whether machine and build are those named"));
+        assert!(once("whether the named model gives"));
     }
 }
 

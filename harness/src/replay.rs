@@ -367,14 +367,6 @@ fn show(
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    if as_json {
-        let mut document: Value = json!(run.audit);
-        document["exit_code"] = json!(code);
-        document["replay"] = json!(outcome);
-        writeln!(out, "{document:#}")?;
-        return Ok(());
-    }
-    write!(out, "{}", run.audit.render())?;
     let Outcome {
         prompts,
         prompts_of_run,
@@ -386,6 +378,15 @@ fn show(
         run_threads,
         ..
     } = outcome;
+    let audit = run.audit.clone().replayed(*prompts, *prompts_of_run);
+    if as_json {
+        let mut document: Value = json!(audit);
+        document["exit_code"] = json!(code);
+        document["replay"] = json!(outcome);
+        writeln!(out, "{document:#}")?;
+        return Ok(());
+    }
+    write!(out, "{}", audit.render())?;
     writeln!(
         out,
         "\nreplay of {prompts} of {prompts_of_run} distinct prompts (seed {seed}), {kernels} kernels, {}; \

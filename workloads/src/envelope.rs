@@ -267,7 +267,11 @@ impl Default for Evidence {
 impl<W: Kind> EnvelopeOf<W> {
     /// Reads and checks TOML; `file` is how messages call it.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        let envelope: Self = toml::from_str(text).map_err(|source| Error::Toml {
+        let read: Result<Self, _> = toml::from_str(text);
+        if read.is_err() {
+            check::schema(text).map_err(|refusal| refusal.in_file(text, file))?;
+        }
+        let envelope = read.map_err(|source| Error::Toml {
             file: file.to_owned(),
             source: Box::new(source),
         })?;

@@ -14,6 +14,7 @@ use workloads::record::RunRecord;
 use workloads::statistics::{Interval, bootstrap, median, round6, verdict};
 
 use super::{Key, keys};
+use crate::machine::noise;
 use crate::sealed::{SIMULATED, SealedRun};
 use crate::table::{Table, or_dash};
 
@@ -32,6 +33,8 @@ pub struct Times {
     across_machines: bool,
     /// Load of the machine before each sitting: what else ran then is in its times.
     pub load1_before: [Option<f64>; 2],
+    /// What the noise guard read before a sitting, in words, where the machine was not quiet.
+    pub warnings: Vec<String>,
     /// One row per arm.
     pub rows: Vec<TimeRow>,
 }
@@ -63,6 +66,7 @@ impl Times {
             unequal: Vec::new(),
             across_machines: false,
             load1_before: [None; 2],
+            warnings: Vec::new(),
             rows: Vec::new(),
         }
     }
@@ -119,6 +123,9 @@ impl Times {
             text,
             "  load of the machine before each: {first} and {second}"
         );
+        for warning in &self.warnings {
+            let _ = writeln!(text, "  {warning}");
+        }
         let near = self.rows.iter().filter(|row| row.at_instrument_limit);
         let near: Vec<&str> = near.map(|row| row.arm.as_str()).collect();
         if !near.is_empty() {
@@ -186,13 +193,28 @@ pub fn compare(first: &SealedRun, second: &SealedRun) -> Times {
         .iter()
         .map(|(arm, after)| row(arm, before.get(arm), after))
         .collect();
+    let each = [("first", first), ("second", second)];
     Times {
         withheld: None,
         unequal: Vec::new(),
         across_machines: false,
         load1_before: [first, second].map(|record| record.sittings.first()?.load1_before),
+        warnings: each.into_iter().flat_map(not_quiet).collect(),
         rows,
     }
+}
+
+/// A warning for every sitting that began on a noisy machine; runs from before the guard have no reading.
+fn not_quiet((which, record): (&str, &RunRecord)) -> Vec<String> {
+    let cores = record.machine.cores;
+    let readings = record.sittings.iter().filter_map(|it| it.noise.as_ref());
+    let noisy = readings.filter(|noise| !noise::is_quiet(noise, cores));
+    noisy
+        .map(|noise| {
+            let words = noise::words(noise, cores);
+            format!("warning: the machine was not quiet before the {which} run: {words}; measure again when it is")
+        })
+        .collect()
 }
 
 /// The times of one arm.
@@ -342,6 +364,7 @@ mod tests {
                 unequal: Vec::new(),
                 across_machines: false,
                 load1_before: [None; 2],
+                warnings: Vec::new(),
                 rows: rows.collect(),
             }
         };

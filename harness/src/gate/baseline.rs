@@ -39,6 +39,12 @@ pub(super) struct Baseline {
     pub(super) answers: BTreeMap<String, Answered>,
 }
 
+/// A baseline of any version, as far as it must be known before it can be read strictly.
+#[derive(Deserialize)]
+struct Tagged {
+    schema: String,
+}
+
 /// What decides counters and answers. Threads, kernels and repetitions do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -261,14 +267,17 @@ impl Baseline {
     /// Reads a baseline.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let refused = |why: String| Error::Broken(format!("{}: {why}", path.display()));
-        let baseline: Self = serde_json::from_str(&files::read_text(path)?)
-            .map_err(|error| refused(error.to_string()))?;
-        if baseline.schema != GATE_SCHEMA {
+        let unread = |error: serde_json::Error| refused(error.to_string());
+        let text = files::read_text(path)?;
+        let Tagged { schema } = serde_json::from_str(&text).map_err(unread)?;
+        if schema != GATE_SCHEMA {
+            let envelope = path.file_stem().unwrap_or_default().display();
             return Err(refused(format!(
-                "its schema is {}, this program reads {GATE_SCHEMA}; `harness gate {} --accept` writes it anew",
-                baseline.schema, baseline.envelope
+                "its schema is {schema}, this program reads {GATE_SCHEMA}; use the program that wrote it, or \
+                 type `harness gate {envelope} --accept` to write it anew"
             )));
         }
+        let baseline: Self = serde_json::from_str(&text).map_err(unread)?;
         if baseline.arms.is_empty() || baseline.answers.is_empty() {
             return Err(refused(
                 "it expects nothing, so nothing could fail".to_owned(),

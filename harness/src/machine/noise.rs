@@ -47,7 +47,8 @@ pub fn guard(threads: usize, budget: Duration, wait: Duration, world: &World) ->
     }
 }
 
-fn is_quiet(noise: &Noise, cores: usize) -> bool {
+/// Whether times measured then are worth comparing.
+pub fn is_quiet(noise: &Noise, cores: usize) -> bool {
     let busy = noise.load1.is_some_and(|load1| load1 > cores as f64 / 2.0);
     noise.spread <= SPREAD_MAX && !busy
 }

@@ -121,14 +121,15 @@ fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Anchored, Repor
         serde_json::from_slice(bytes(name)?).map_err(|error| broken(format!("{name}: {error}")))
     };
     let (measured, declared) = (json("run.json")?, json("envelope.json")?);
-    let record: RunRecord = serde_json::from_value(measured.clone())
-        .map_err(|error| broken(format!("run.json: {error}")))?;
-    if record.schema != RUN_SCHEMA {
+    // The version first: another one may have other fields.
+    if let Some(other) = measured["schema"].as_str().filter(|it| *it != RUN_SCHEMA) {
         return Err(broken(format!(
-            "run.json has schema {}, not {RUN_SCHEMA}",
-            record.schema
+            "run.json has schema {other}, not {RUN_SCHEMA}; render the pages with the program of that version, or \
+             run the envelope again"
         )));
     }
+    let record: RunRecord = serde_json::from_value(measured.clone())
+        .map_err(|error| broken(format!("run.json: {error}")))?;
     if sha256_hex(bytes("envelope.json")?) != record.envelope_sha256 {
         return Err(broken(
             "run.json was not made from this envelope.json".into(),

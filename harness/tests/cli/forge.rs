@@ -89,3 +89,13 @@ pub(crate) fn reseal(directory: &Path, record: &Value) {
     fs::remove_file(directory.join("SHA256SUMS")).unwrap();
     harness::seal::seal(directory).unwrap();
 }
+
+/// Has the noise guard of a run read that one repetition in ten took so many nanoseconds, where the best took 1000.
+pub(crate) fn noise(directory: &Path, p90_ns: u64) {
+    edit_record(directory, |record| {
+        record["sittings"][0]["noise"] = json!({
+            "repetitions": 64, "least_ns": 1000, "median_ns": 1000, "p90_ns": p90_ns,
+            "spread": (p90_ns - 1000) as f64 / 1000.0, "load1": null, "waited_s": 0,
+        });
+    });
+}

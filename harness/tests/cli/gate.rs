@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Place, read_json};
+use super::{Place, forge, read_json};
 
 /// A place with the committed baseline of `smoke`, and its path.
 pub(super) fn gated() -> (Place, PathBuf) {
@@ -184,9 +184,15 @@ fn a_sealed_run_is_a_baseline_too_and_times_of_one_repetition_decide_nothing() {
     let run = place.sealed_run();
     let directory = run.to_str().unwrap();
     place.run(&["gate", "--against", directory]).expect(0);
+    forge::noise(&run, 2000);
     let timed = place.run(&["gate", "smoke", "--against", directory, "--timing"]);
     let shown = timed.expect(3).stdout();
-    for words in ["gate smoke: PASS", "INCONCLUSIVE", "not pairs"] {
+    for words in [
+        "gate smoke: PASS",
+        "INCONCLUSIVE",
+        "not pairs",
+        "warning: the machine was not quiet before the first run",
+    ] {
         assert!(shown.contains(words), "no {words:?} in:\n{shown}");
     }
     let other = place.run(&["gate", "session-small", "--against", directory]);

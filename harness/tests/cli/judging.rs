@@ -81,10 +81,19 @@ fn two_runs_of_one_question_did_the_same_work_and_one_repetition_judges_no_time(
     ] {
         assert!(compared.contains(words), "no {words:?} in:\n{compared}");
     }
+    forge::noise(&runs[0], 1050);
+    forge::noise(&runs[1], 1051);
     let document = place
         .run(&["compare", first, second, "--json"])
         .expect(3)
         .json();
+    let warnings = document["times"]["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "five in a hundred is still quiet");
+    let warned = warnings[0].as_str().unwrap();
+    assert!(
+        warned.contains("not quiet before the second run"),
+        "{warned}"
+    );
     assert_eq!(document["rows_that_differ"], 0);
     assert_eq!(
         document["rows"].as_array().unwrap().len(),
@@ -172,6 +181,12 @@ fn a_run_replayed_on_other_kernels_and_threads_gives_its_answers_again() {
     );
     assert_ne!(replayed["threads"], replayed["run_threads"]);
     assert_eq!(replayed["prompts"], 1, "a tenth of ten distinct prompts");
+    let left = document["not_checked"].to_string();
+    assert!(
+        left.contains("of the other 9 of 10 distinct prompts"),
+        "{left}"
+    );
+    assert!(!left.contains("replay with the engine"), "{left}");
     assert_eq!(
         document,
         place.run(&replay).expect(0).json(),
@@ -195,6 +210,10 @@ fn a_run_replayed_on_other_kernels_and_threads_gives_its_answers_again() {
     ] {
         assert!(shown.contains(words), "no {words:?} in:\n{shown}");
     }
+    assert!(
+        !shown.contains("named model gives"),
+        "nothing is left to replay: {shown}"
+    );
     place.run(&["audit", directory, "--replay", "0"]).expect(2);
     place.run(&["audit", directory, "--threads", "2"]).expect(2);
 }

@@ -14,6 +14,7 @@ mod invariance;
 mod judging;
 mod models;
 mod robust;
+mod schemas;
 mod spread;
 mod usage;
 

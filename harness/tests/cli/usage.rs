@@ -64,6 +64,11 @@ fn a_bad_envelope_file_is_refused_with_its_line() {
     for (text, words) in [
         ("", "schema"),
         ("schema = \"fak.envelope/1\"\nname = \"x\"\nfoo = 1\n", "3"),
+        // Another version, whose fields need not be ours.
+        (
+            "schema = \"fak.envelope/2\"\nfoo = 1\n",
+            "line 1: schema = \"fak.envelope/2\"; give fak.envelope/1",
+        ),
         ("\u{0}", "bad.toml"),
         ("[[[[", "bad.toml"),
     ] {

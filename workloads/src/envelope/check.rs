@@ -79,6 +79,13 @@ impl Refusal {
     }
 }
 
+/// Refuses the text of another version, whose fields need not be ours.
+pub(super) fn schema(text: &str) -> Result<(), Refusal> {
+    let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
+    let stated = document.get("schema").and_then(toml::Value::as_str);
+    stated.map_or(Ok(()), |stated| word("schema", stated, &[ENVELOPE_SCHEMA]))
+}
+
 /// Checks every field once, in the order of the file.
 pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal> {
     let EnvelopeOf { workload, run, .. } = envelope;

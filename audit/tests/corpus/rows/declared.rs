@@ -5,11 +5,14 @@
 use super::{Forgery, declared, in_cells};
 
 pub(crate) static SESSIONS: &[Forgery] = &[
-    declared(
-        "an envelope of another schema",
-        "schema is",
-        ("/schema", r#""fak.envelope/2""#),
-    ),
+    Forgery {
+        line: "fak.envelope/2", // read before anything else, so its line is known
+        ..declared(
+            "an envelope of another schema",
+            "schema is",
+            ("/schema", r#""fak.envelope/2""#),
+        )
+    },
     declared(
         "prompts kept as text",
         "evidence.prompts is",
