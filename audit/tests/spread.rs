@@ -19,9 +19,7 @@ fn audited(fixture: &Fixture) -> Report {
 /// Cells that are all far above the instrument, with no sample far out.
 fn measured() -> Fixture {
     let mut fixture = run();
-    fixture.record["instrument"] = json!({
-        "clock_step_ns": 1, "step_lag_ns": 1, "line_write_ns": 1, "line_parse_ns": 1, "floor_ns": 4,
-    });
+    fixture.record["instrument"] = fixture::measured::instrument();
     for cell in fixture.record["cells"].as_array_mut().unwrap() {
         for arm in ARMS {
             cell["arms"][arm]["outliers"] = json!([]);

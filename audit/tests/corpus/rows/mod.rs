@@ -244,7 +244,6 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         records::SAMPLES,
         replay::LEFT_TO_REPLAY,
         scripted::SCRIPTED,
-        scripted::FAR_OUT,
     ];
     groups.into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! Lies about the scripted arm, and about what lies far out or near the instrument.
+//! Lies about the scripted arm, and about what lies far out beside it.
 //!
 //! Not here: how a lie is told consistently (`tell`).
 
@@ -83,57 +83,11 @@ pub(crate) static SCRIPTED: &[Forgery] = &[
         "mock.step_ns is 2",
         |it| it.written = it.written.replace("step_ns = 1", "step_ns = 2"),
     ),
-];
-
-pub(crate) static FAR_OUT: &[Forgery] = &[
     of_script(
         "an outlier removed",
         Record,
         ("run.json", "\"outliers\": []"),
         "the number of arms.naive.outliers is 0",
         |it| it.set("/arms/naive/outliers", json!([])),
-    ),
-    of_script(
-        "a mark cleared",
-        Record,
-        ("run.json", "\"at_instrument_limit\": false"),
-        "arms.mock.at_instrument_limit",
-        |it| it.set("/arms/mock/at_instrument_limit", json!(false)),
-    ),
-    of_script(
-        "a p99 of twenty requests",
-        Record,
-        ("run.json", ""),
-        "percentiles of naive, e2e_ns",
-        |it| {
-            let percentiles = &mut it.record["arms"]["naive"]["latencies"]["e2e_ns"]["percentiles"];
-            percentiles["p99"] = json!({ "nearest": 1, "linear": 1.0 });
-        },
-    ),
-    of_script(
-        "a floor that is no sum",
-        Record,
-        ("run.json", ""),
-        "instrument.floor_ns is 5",
-        |it| it.set("/instrument/floor_ns", json!(5)),
-    ),
-    of_script(
-        "an hour quieter than it was",
-        Record,
-        ("run.json", ""),
-        "noise.spread is 0.1",
-        |it| {
-            it.record["sittings"][0]["noise"] = json!({
-                "repetitions": 9, "least_ns": 10, "median_ns": 11, "p90_ns": 12, "spread": 0.1,
-                "load1": null, "waited_s": 0,
-            });
-        },
-    ),
-    told(
-        "far samples named without an instrument",
-        Record,
-        ("run.json", ""),
-        "outliers is stated without an instrument",
-        |it| it.record["arms"]["fused"]["outliers"] = json!([]),
     ),
 ];

@@ -89,11 +89,11 @@ pub(crate) static SPREAD: &[Forgery] = &[
         ("/arms/fused/at_instrument_limit", "false"),
     )),
     measured(recorded(
-        "a p90 of twenty requests",
+        "a p99 of twenty requests",
         "",
         "percentiles of fused, ttft_ns",
         (
-            "/arms/fused/latencies/ttft_ns/percentiles/p90",
+            "/arms/fused/latencies/ttft_ns/percentiles/p99",
             r#"{"nearest": 1, "linear": 1.0}"#,
         ),
     )),
