@@ -89,8 +89,8 @@ fn begin(job: &CellJob, native: &Native) -> Result<Body, Error> {
         cell: Some(job.cell.name.clone()),
         arm: job.arm.clone(),
         rep: job.rep,
-        model_sha256: native.model().sha256().to_owned(),
-        tokenizer_sha256: native.model().tokenizer_sha256().map(str::to_owned),
+        model_sha256: native.model().sha256()?.to_owned(),
+        tokenizer_sha256: native.model().tokenizer_sha256(),
         settings: native.settings(&job.envelope.mode),
     })
 }

@@ -71,7 +71,7 @@ impl Asked {
             Some(file) => file_sha256(file).map_err(|error| {
                 Error::External(format!("cannot read {}: {error}", file.display()))
             })?,
-            None => open_model(None, &job.envelope.model)?.sha256().to_owned(),
+            None => open_model(None, &job.envelope.model)?.sha256()?.to_owned(),
         };
         Ok(Body::BeginExternal {
             schema: TRACE_SCHEMA.to_owned(),

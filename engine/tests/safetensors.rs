@@ -93,17 +93,34 @@ fn a_directory_loads_and_its_digest_covers_every_file_read() {
     assert_eq!((model.vocab(), model.eos_ids()), (4, vec![1]));
     assert!(model.tokenizer().is_none() && model.chat_template().is_none());
     let again = directory(&config(), &file(&TENSORS));
-    assert_eq!(Model::open(again.path()).unwrap().sha256(), model.sha256());
+    assert_eq!(
+        Model::open(again.path()).unwrap().sha256().unwrap(),
+        model.sha256().unwrap()
+    );
     let template = json!({"chat_template": [{"name": "default", "template": "{{ x }}"}]});
     let path = again.path().join("tokenizer_config.json");
     std::fs::write(path, template.to_string()).unwrap();
     let templated = Model::open(again.path()).unwrap();
     assert_eq!(templated.chat_template(), Some("{{ x }}"));
-    assert_ne!(templated.sha256(), model.sha256());
+    assert_ne!(templated.sha256().unwrap(), model.sha256().unwrap());
     std::fs::write(again.path().join("chat_template.jinja"), "{{ y }}").unwrap();
     assert_eq!(
         Model::open(again.path()).unwrap().chat_template(),
         Some("{{ y }}")
+    );
+}
+
+#[test]
+fn a_model_whose_files_changed_since_it_was_read_has_no_digest() {
+    let held = directory(&config(), &file(&TENSORS));
+    let model = Model::open(held.path()).unwrap();
+    let path = held.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "\n").unwrap();
+    let error = model.sha256().unwrap_err().to_string();
+    assert!(
+        error.contains("config.json") && error.contains("changed"),
+        "{error}"
     );
 }
 

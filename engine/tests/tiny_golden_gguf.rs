@@ -84,12 +84,13 @@ fn tensors(directory: &Path, config: &Json, architecture: &str) -> Vec<OutTensor
             _ => None,
         };
         let rows = *tensor.shape.last().unwrap();
+        let bytes = tensor.bytes.all().unwrap().into_owned();
         OutTensor {
             name: from_hub(hub).unwrap(),
             type_number: tensor.dtype.gguf(),
             bytes: match heads {
-                Some(heads) => permuted(&tensor.bytes, rows, heads.as_u64().unwrap() as usize),
-                None => tensor.bytes,
+                Some(heads) => permuted(&bytes, rows, heads.as_u64().unwrap() as usize),
+                None => bytes,
             },
             shape: tensor.shape,
         }
@@ -235,7 +236,7 @@ fn rounded(directory: &Path) -> tempfile::TempDir {
     let names: Vec<String> = file.names().map(str::to_owned).collect();
     for (index, name) in names.iter().enumerate() {
         let tensor = file.tensor(index).unwrap();
-        let mut values = tensor.values();
+        let mut values = tensor.values().unwrap();
         if tensor.shape.len() == 2 {
             let blocks = encode(DType::Q8_0, &values);
             DType::Q8_0.dequantize(&blocks, &mut values);

@@ -249,11 +249,11 @@ fn model_of(run: &SealedRun, world: &World) -> Result<Model, Error> {
         )),
     })?;
     let model = located.open()?;
-    if model.sha256() != expected {
+    let found = model.sha256()?;
+    if found != expected {
         return Err(Error::Unreachable(format!(
             "model {name} is not the one of the run, so a replay would say nothing\n  the run's  {expected}\n  \
-             this one   {}\nget the file with the run's digest, or check out the commit the run was made from",
-            model.sha256()
+             this one   {found}\nget the file with the run's digest, or check out the commit the run was made from"
         )));
     }
     Ok(model)

@@ -6,10 +6,10 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 
+use super::digest::Subject;
 use super::load::{Weights, joined};
-use super::{Config, Model, hex};
+use super::{Config, Model};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 use crate::weights::TensorSource;
@@ -37,6 +37,7 @@ impl Model {
 
     /// Loads and packs a GGUF file.
     pub fn open_gguf(path: &Path) -> Result<Self> {
+        let digest = Subject::file(path)?;
         let gguf = Gguf::open(path)?;
         let config = Config::from_gguf(&gguf)?;
         let template = gguf.optional_str("tokenizer.chat_template")?;
@@ -44,7 +45,7 @@ impl Model {
             &gguf,
             config,
             || Tokenizer::from_gguf(&gguf).map(Some),
-            || gguf.sha256(),
+            digest,
         )?;
         model.chat_template = template.map(str::to_owned);
         Ok(model)
@@ -61,45 +62,34 @@ impl Model {
             GENERATION_CONFIG,
             CHAT_TEMPLATE,
         ];
-        let mut files: Vec<&str> = hub.files().iter().map(String::as_str).collect();
-        files.push(CONFIG);
-        files.extend(optional.into_iter().filter(|name| has(name)));
+        let present = optional.into_iter().filter(|name| has(name));
+        let beside = std::iter::once(CONFIG).chain(present).map(str::to_owned);
+        let files = hub.files().iter().cloned().chain(beside).collect();
+        let digest = Subject::directory(directory, files)?;
         let tokenizer = || {
             has(TOKENIZER)
                 .then(|| Tokenizer::from_hf(directory))
                 .transpose()
         };
-        let digest = || directory_sha256(directory, files);
         let mut model = Self::loaded(&hub, config, tokenizer, digest)?;
         model.chat_template = directory_template(directory)?;
         Ok(model)
     }
 
-    /// Weights, tokenizer and digest at the same time; each takes a good part of the time that all take.
+    /// Weights and tokenizer at the same time.
     fn loaded(
         source: &dyn TensorSource,
         config: Config,
         tokenizer: impl FnOnce() -> Result<Option<Tokenizer>> + Send,
-        sha256: impl FnOnce() -> Result<[u8; 32]> + Send,
+        digest: Subject,
     ) -> Result<Self> {
-        let (tokenizer, sha256, weights) = std::thread::scope(|scope| {
-            let (tokenizer, sha256) = (scope.spawn(tokenizer), scope.spawn(sha256));
+        let (tokenizer, weights) = std::thread::scope(|scope| {
+            let tokenizer = scope.spawn(tokenizer);
             let weights = Weights::load(source, &config);
-            (joined(tokenizer), joined(sha256), weights)
+            (joined(tokenizer), weights)
         });
-        Self::build(config, tokenizer?, sha256?, weights?)
+        Self::build(config, tokenizer?, digest, weights?)
     }
-}
-
-/// SHA-256 over a line `name sha256` for each file, sorted.
-fn directory_sha256(directory: &Path, mut files: Vec<&str>) -> Result<[u8; 32]> {
-    files.sort_unstable();
-    let mut lines = Sha256::new();
-    for name in files {
-        let digest = ModelFile::open(&directory.join(name))?.sha256()?;
-        lines.update(format!("{name} {}\n", hex(&digest)));
-    }
-    Ok(lines.finalize().into())
 }
 
 /// The template in a file of its own, else the one in the tokenizer's configuration, its default where there are several.

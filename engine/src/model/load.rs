@@ -3,6 +3,7 @@
 //! Layers are packed in parallel, tensor by tensor, so that little of the file is in memory beside its packed form.
 //! Not here: where tensors come from (`weights`), what is done with them (`decoder`).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::num::NonZero;
 use std::thread::ScopedJoinHandle;
@@ -11,9 +12,12 @@ use super::Config;
 use crate::backend::{Rope, RopeScaling, Stack};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::tensor::{Arena, DType, PackedMatrix};
+use crate::tensor::{Arena, PackedMatrix};
 use crate::weights::names::{EMBEDDING, Layer as Name, OUTPUT, OUTPUT_NORM, ROPE_DIVISORS};
 use crate::weights::{PairLayout, TensorSource};
+
+/// Bytes read before they are packed: they stay in the second-level cache, and reading as many costs little.
+const STRIP_BYTES: usize = 128 << 10;
 
 pub(super) struct Layer {
     pub(super) attention_norm: Vec<f32>,
@@ -85,10 +89,6 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn pack(&self, dtype: DType, shape: (usize, usize), bytes: &[u8]) -> PackedMatrix {
-        PackedMatrix::pack_in(&self.arena, dtype, shape, bytes)
-    }
-
     fn layer(&self, i: usize) -> Result<Layer> {
         let Config {
             hidden,
@@ -131,33 +131,55 @@ impl Loader<'_> {
     }
 
     fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
+        self.packed(name, (rows, cols), 1, |rows, _| Cow::Borrowed(rows))
+    }
+
+    /// Reads and packs some rows after some others, so that they go through the cache and not through memory; what
+    /// `arrange` is given, to be put in order, are whole groups of `group` rows, and how many.
+    fn packed(
+        &self,
+        name: &str,
+        (rows, cols): (usize, usize),
+        group: usize,
+        arrange: impl for<'b> Fn(&'b [u8], usize) -> Cow<'b, [u8]>,
+    ) -> Result<PackedMatrix> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[cols, rows])?;
-        Ok(self.pack(tensor.dtype, (rows, cols), &tensor.bytes))
+        let mut packed = PackedMatrix::zeroed_in(&self.arena, tensor.dtype, (rows, cols));
+        let group_bytes = (group * packed.row_bytes()).max(1);
+        let strip = (STRIP_BYTES / group_bytes).max(1) * group_bytes;
+        let mut next = 0;
+        tensor.bytes.strips(strip, |bytes| {
+            let count = bytes.len() / packed.row_bytes().max(1);
+            packed.pack_rows(next, &arrange(bytes, count));
+            next += count;
+        })?;
+        Ok(packed)
     }
 
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
         let tensor = self.source.tensor(name)?;
         tensor.check(&[len])?;
-        Ok(tensor.values())
+        tensor.values()
     }
 
     /// A matrix whose outputs are heads to be rotated.
     fn rotated_matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix> {
-        let tensor = self.source.tensor(name)?;
-        tensor.check(&[cols, rows])?;
-        let bytes = self.pairs_side_by_side(tensor.bytes, rows);
-        Ok(self.pack(tensor.dtype, (rows, cols), &bytes))
+        let head_dim = self.config.heads.head_dim;
+        self.packed(name, (rows, cols), head_dim, |bytes, rows| {
+            self.pairs_side_by_side(Cow::Borrowed(bytes), rows)
+        })
     }
 
     /// A vector over the dimensions of heads to be rotated.
     fn rotated_vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
-        Ok(self.pairs_side_by_side(self.vector(name, len)?, len))
+        let values = self.vector(name, len)?;
+        Ok(self.pairs_side_by_side(values.into(), len).into_owned())
     }
 
     /// `data` as `rows` rows, in each head row j and row j + head_dim / 2 moved to 2j and 2j + 1 if the source has
     /// them apart. Rows are only moved, so both layouts of one model give the same bits.
-    fn pairs_side_by_side<T: Copy>(&self, data: Vec<T>, rows: usize) -> Vec<T> {
+    fn pairs_side_by_side<'b, T: Copy>(&self, data: Cow<'b, [T]>, rows: usize) -> Cow<'b, [T]> {
         if self.source.pair_layout() == PairLayout::Neighbours {
             return data;
         }
@@ -170,7 +192,7 @@ impl Loader<'_> {
                 moved.extend_from_slice(y);
             }
         }
-        moved
+        moved.into()
     }
 
     fn rope(&self) -> Result<Rope> {

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod decoder;
+mod digest;
 mod files;
 mod load;
 
@@ -17,6 +18,7 @@ pub use decoder::{Row, Stage};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 use crate::weights::synthetic::{self, Synthetic};
+use digest::{Digest, Subject, hex};
 use load::Weights;
 
 /// A model ready to run.
@@ -26,8 +28,7 @@ pub struct Model {
     tokenizer: Option<Tokenizer>,
     chat_template: Option<String>,
     ordinary: Range<u32>,
-    sha256: String,
-    tokenizer_sha256: Option<String>,
+    digest: Digest,
     synthetic: bool,
 }
 
@@ -37,7 +38,7 @@ impl Model {
         let source = Synthetic::new(name)?;
         let config = Config::from_synthetic(source.shape);
         let weights = Weights::load(&source, &config)?;
-        let mut model = Self::build(config, None, source.sha256(), weights)?;
+        let mut model = Self::build(config, None, Subject::Taken(source.sha256()), weights)?;
         model.ordinary = 0..config.eos.unwrap_or(config.vocab as u32);
         model.synthetic = true;
         Ok(model)
@@ -46,7 +47,7 @@ impl Model {
     fn build(
         config: Config,
         tokenizer: Option<Tokenizer>,
-        sha256: [u8; 32],
+        of: Subject,
         weights: Weights,
     ) -> Result<Self> {
         let everything = 0..config.vocab as u32;
@@ -62,10 +63,9 @@ impl Model {
             ordinary: tokenizer
                 .as_ref()
                 .map_or(everything, Tokenizer::ordinary_ids),
-            tokenizer_sha256: tokenizer.as_ref().map(|one| hex(&one.sha256())),
             tokenizer,
             chat_template: None,
-            sha256: hex(&sha256),
+            digest: Digest::new(of),
             synthetic: false,
         })
     }
@@ -98,13 +98,16 @@ impl Model {
     }
 
     /// Lower-case hex SHA-256: of a file; of a directory's sorted lines `name sha256`; of a synthetic model's tensors.
-    pub fn sha256(&self) -> &str {
-        &self.sha256
+    ///
+    /// Files are hashed when this is first asked; an error if they are no longer what the model was read from.
+    pub fn sha256(&self) -> Result<&str> {
+        self.digest.hex()
     }
 
     /// Lower-case hex SHA-256 of the tokenizer's definition.
-    pub fn tokenizer_sha256(&self) -> Option<&str> {
-        self.tokenizer_sha256.as_deref()
+    pub fn tokenizer_sha256(&self) -> Option<String> {
+        let tokenizer = self.tokenizer.as_ref()?;
+        Some(hex(&tokenizer.sha256()))
     }
 
     /// Vocabulary size.
@@ -131,12 +134,4 @@ impl Model {
     pub fn synthetic_names() -> &'static [&'static str] {
         &synthetic::NAMES
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
-        text
-    })
 }

@@ -85,18 +85,41 @@ impl PackedMatrix {
         (rows, cols): (usize, usize),
         bytes: &[u8],
     ) -> Self {
+        let mut packed = Self::zeroed_in(arena, dtype, (rows, cols));
+        assert_eq!(bytes.len(), rows * packed.row_bytes());
+        packed.pack_rows(0, bytes);
+        packed
+    }
+
+    /// A matrix of zeros in memory of `arena`, to be filled with [`Self::pack_rows`].
+    ///
+    /// # Panics
+    /// If `cols` is no multiple of the type's block; loaders check it.
+    pub fn zeroed_in(arena: &Arena, dtype: DType, (rows, cols): (usize, usize)) -> Self {
         assert_eq!(cols % dtype.block_elements(), 0);
-        let row_bytes = cols / dtype.block_elements() * dtype.block_bytes();
-        assert_eq!(bytes.len(), rows * row_bytes);
-        let mut data = Data::zeroed(arena, dtype, rows.div_ceil(PANEL_ROWS), cols);
-        for (row, source) in bytes.chunks_exact(row_bytes.max(1)).enumerate() {
-            data.pack_row(dtype, row, cols, source);
-        }
         Self {
             rows,
             cols,
             dtype,
-            data,
+            data: Data::zeroed(arena, dtype, rows.div_ceil(PANEL_ROWS), cols),
+        }
+    }
+
+    /// Bytes of a row in a file.
+    pub fn row_bytes(&self) -> usize {
+        self.cols / self.dtype.block_elements() * self.dtype.block_bytes()
+    }
+
+    /// Packs whole rows, row-major as in a file, from row `first` on.
+    ///
+    /// # Panics
+    /// If they are more than the matrix has.
+    pub fn pack_rows(&mut self, first: usize, bytes: &[u8]) {
+        let row_bytes = self.row_bytes().max(1);
+        assert!(bytes.len() / row_bytes <= self.rows.saturating_sub(first));
+        for (row, source) in bytes.chunks_exact(row_bytes).enumerate() {
+            self.data
+                .pack_row(self.dtype, first + row, self.cols, source);
         }
     }
 
@@ -301,14 +324,19 @@ impl Data {
                 quants,
             } => {
                 for (b, bytes) in sources {
-                    let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
-                    if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
-                    }
-                    for (i, quad) in block.quants.chunks_exact(QUAD).enumerate() {
-                        let at = elements + quad_index(lane, b * BLOCK + i * QUAD);
-                        quants[at..at + QUAD].copy_from_slice(quad);
+                    let at = blocks + b * PANEL_ROWS + lane;
+                    copy_halves(bytes, (scales, minimums), at);
+                    let to = &mut quants[elements + b * BLOCK * PANEL_ROWS..];
+                    if dtype == DType::Q8_0 {
+                        let body = &bytes[bytes.len() - BLOCK..];
+                        scatter(to, lane, body, u8::cast_signed);
+                    } else {
+                        scatter(
+                            to,
+                            lane,
+                            &dtype.unpack(bytes).quants,
+                            std::convert::identity,
+                        );
                     }
                 }
             }
@@ -318,20 +346,34 @@ impl Data {
                 quants,
             } => {
                 for (b, bytes) in sources {
-                    let block = dtype.unpack(bytes);
-                    scales[blocks + b * PANEL_ROWS + lane] = f16::from_f32(block.scale).to_bits();
-                    if let Some(minimum) = block.minimum {
-                        minimums[blocks + b * PANEL_ROWS + lane] = f16::from_f32(minimum).to_bits();
-                    }
+                    let at = blocks + b * PANEL_ROWS + lane;
+                    copy_halves(bytes, (scales, minimums), at);
                     // The file's own bytes: element i low, element i + 16 high.
-                    let pairs = bytes[bytes.len() - BLOCK / 2..].chunks_exact(QUAD);
-                    for (i, quad) in pairs.enumerate() {
-                        let at = elements / 2 + nibble_index(lane, b * BLOCK + i * QUAD).0;
-                        quants[at..at + QUAD].copy_from_slice(quad);
-                    }
+                    let pairs = &bytes[bytes.len() - BLOCK / 2..];
+                    let to = &mut quants[elements / 2 + b * BLOCK / 2 * PANEL_ROWS..];
+                    scatter(to, lane, pairs, std::convert::identity);
                 }
             }
         }
+    }
+}
+
+/// Quads of a row to where `[quads][16][4]` keeps those of `lane`.
+fn scatter<F: Copy, T>(to: &mut [T], lane: usize, from: &[F], cast: impl Fn(F) -> T) {
+    let lanes = to.chunks_exact_mut(PANEL_ROWS * QUAD);
+    for (to, quad) in lanes.zip(from.chunks_exact(QUAD)) {
+        let to = &mut to[lane * QUAD..][..QUAD];
+        for (to, &from) in to.iter_mut().zip(quad) {
+            *to = cast(from);
+        }
+    }
+}
+
+/// A block's scale and, where the type has one, its minimum: the halves it begins with.
+fn copy_halves(block: &[u8], (scales, minimums): (&mut [u16], &mut [u16]), at: usize) {
+    scales[at] = u16::from_le_bytes([block[0], block[1]]);
+    if let Some(minimum) = minimums.get_mut(at) {
+        *minimum = u16::from_le_bytes([block[2], block[3]]);
     }
 }
 

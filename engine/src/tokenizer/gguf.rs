@@ -3,6 +3,7 @@
 //! Not here: the file format (`weights::gguf`), how text is encoded (`library`, `pieces`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,7 @@ use super::library::Library;
 use super::pieces::Pieces;
 use super::pre::{Rule, byte_level};
 use super::vocabulary::{Alphabet, Kind, Token, Vocabulary, excerpt, refuse};
-use super::{Encoder, Tokenizer};
+use super::{Encoder, Tokenizer, late};
 use crate::error::{Error, Result};
 use crate::weights::gguf::Gguf;
 
@@ -41,13 +42,16 @@ pub(super) fn read(gguf: &Gguf) -> Result<Tokenizer> {
 fn byte_pairs(gguf: &Gguf) -> Result<Tokenizer> {
     refuse_flag(gguf, SPACE_PREFIX)?;
     let rule = Rule::named(gguf.str("tokenizer.ggml.pre")?)?;
-    let vocabulary = Vocabulary::new(tokens(gguf)?, Alphabet::ByteLevel)?;
-    let merge_texts = gguf.texts("tokenizer.ggml.merges")?;
-    let definition = definition(&vocabulary, &merges(&merge_texts, &vocabulary)?, &rule);
-    let sha256 = Sha256::digest(&definition).into();
-    let library = Library::new(definition, true);
+    let vocabulary = Arc::new(Vocabulary::new(tokens(gguf)?, Alphabet::ByteLevel)?);
+    let merges = gguf.texts("tokenizer.ggml.merges")?;
+    check_merges(&merges, &vocabulary)?;
+    let add_bos = rule.add_bos;
+    let described = Arc::clone(&vocabulary);
+    let definition = Arc::new(late(move || definition(&described, &merges, &rule)));
+    let library = Library::new(Arc::clone(&definition), true);
+    let sha256 = late(move || Sha256::digest(definition.as_bytes()).into());
     let mut tokenizer = Tokenizer::new(Encoder::Library(Box::new(library)), vocabulary, sha256);
-    known_ids(gguf, &mut tokenizer, rule.add_bos)?;
+    known_ids(gguf, &mut tokenizer, add_bos)?;
     Ok(tokenizer)
 }
 
@@ -72,7 +76,7 @@ fn pieces(gguf: &Gguf) -> Result<Tokenizer> {
     let space_prefix = gguf.optional_bool(SPACE_PREFIX)?.unwrap_or(true);
     let sha256 = pieces_digest(&vocabulary, &scores, space_prefix);
     let encoder = Encoder::Pieces(Pieces::new(&vocabulary, scores, space_prefix)?);
-    let mut tokenizer = Tokenizer::new(encoder, vocabulary, sha256);
+    let mut tokenizer = Tokenizer::new(encoder, Arc::new(vocabulary), late(move || sha256));
     tokenizer.strip_space = space_prefix;
     known_ids(gguf, &mut tokenizer, true)?;
     Ok(tokenizer)
@@ -109,16 +113,19 @@ fn kinds(gguf: &Gguf, tokens: usize) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// The merges as pairs; both parts and their join must be tokens.
-fn merges<'a>(texts: &'a [String], vocabulary: &Vocabulary) -> Result<Vec<[&'a str; 2]>> {
-    let pair = |(rank, merge): (usize, &'a String)| {
+/// That each merge is a pair of tokens whose join is a token.
+fn check_merges(texts: &[String], vocabulary: &Vocabulary) -> Result<()> {
+    let mut join = String::new();
+    for (rank, merge) in texts.iter().enumerate() {
         let Some((left, right)) = merge.split_once(' ') else {
             let merge = excerpt(merge);
             return refuse(format!(
                 "merge {rank} `{merge}` is not two tokens with a space between"
             ));
         };
-        for part in [left, right, &format!("{left}{right}")] {
+        join.clear();
+        join.extend([left, right]);
+        for part in [left, right, &join] {
             if vocabulary.id(part).is_none() {
                 let (merge, part) = (excerpt(merge), excerpt(part));
                 return refuse(format!(
@@ -126,14 +133,14 @@ fn merges<'a>(texts: &'a [String], vocabulary: &Vocabulary) -> Result<Vec<[&'a s
                 ));
             }
         }
-        Ok([left, right])
-    };
-    texts.iter().enumerate().map(pair).collect()
+    }
+    Ok(())
 }
 
 /// A `tokenizer.json`. Keys stand in alphabetical order whatever map `serde_json` is built with: the
 /// digest of this text names the tokenizer in records.
-fn definition(vocabulary: &Vocabulary, merges: &[[&str; 2]], rule: &Rule) -> String {
+fn definition(vocabulary: &Vocabulary, merges: &[String], rule: &Rule) -> String {
+    let merges: Vec<_> = merges.iter().map(|merge| merge.split_once(' ')).collect();
     let tokens = || (0_u32..).zip(vocabulary.tokens());
     let added: Vec<Json> = tokens()
         .filter(|(_, token)| token.kind.is_added())

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
@@ -14,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::library::Library;
 use super::parts::{self, shown};
 use super::vocabulary::{Alphabet, Kind, Token, Vocabulary, excerpt, refuse};
-use super::{Encoder, Tokenizer};
+use super::{Encoder, Tokenizer, late};
 use crate::error::{Error, Result};
 
 /// Three times the largest `tokenizer.json` of a published model (a quarter million tokens).
@@ -34,10 +35,12 @@ pub(super) fn read(directory: &Path) -> Result<Tokenizer> {
         .unwrap_or_default();
     let spelling = parts::check(&root)?;
     let vocabulary = Vocabulary::new(tokens(&root, spelling.alphabet)?, spelling.alphabet)?;
-    let library = Library::new(Json::Object(root).to_string(), spelling.verbatim);
+    let definition = Json::Object(root).to_string();
+    let library = Library::new(Arc::new(late(move || definition)), spelling.verbatim);
     library.build(&vocabulary)?; // a definition of anyone's may fail here, one made from checked parts hardly can
     let sha256 = Sha256::digest(&bytes).into();
-    let mut tokenizer = Tokenizer::new(Encoder::Library(Box::new(library)), vocabulary, sha256);
+    let encoder = Encoder::Library(Box::new(library));
+    let mut tokenizer = Tokenizer::new(encoder, Arc::new(vocabulary), late(move || sha256));
     tokenizer.strip_space = spelling.strip_space;
     known_ids(directory, &template, &mut tokenizer)?;
     Ok(tokenizer)

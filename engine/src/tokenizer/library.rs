@@ -2,8 +2,9 @@
 //!
 //! Not here: where its definition comes from (`gguf`, `hugging_face`); decoding, which `vocabulary` and `stream` do.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use super::Late;
 use super::vocabulary::{Vocabulary, excerpt, refuse};
 use crate::error::{Error, Result};
 
@@ -13,7 +14,7 @@ const WHITE_SPACE_RUN_MAX: usize = 100_000;
 /// The crate's encoders of one definition, built when text is first encoded: that takes longer than all else of loading a
 /// small model, and a run whose prompts are ids needs none.
 pub(super) struct Library {
-    definition: String,
+    definition: Arc<Late<String>>,
     built: OnceLock<std::result::Result<Encoders, String>>,
     /// Tokens spell the text itself, not a normalised one.
     verbatim: bool,
@@ -28,7 +29,7 @@ struct Encoders {
 
 impl Library {
     /// From the text of a `tokenizer.json` whose parts were checked.
-    pub(super) fn new(definition: String, verbatim: bool) -> Self {
+    pub(super) fn new(definition: Arc<Late<String>>, verbatim: bool) -> Self {
         Self {
             definition,
             built: OnceLock::new(),

@@ -14,7 +14,7 @@ mod vocabulary;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub use stream::Detokenizer;
 
@@ -31,7 +31,14 @@ pub struct Tokenizer {
     bos_id: Option<u32>,
     add_bos: bool,
     eos_ids: Vec<u32>,
-    sha256: [u8; 32],
+    sha256: Late<[u8; 32]>,
+}
+
+/// A value made when it is first looked at.
+type Late<T> = LazyLock<T, Box<dyn FnOnce() -> T + Send>>;
+
+fn late<T>(make: impl FnOnce() -> T + Send + 'static) -> Late<T> {
+    LazyLock::new(Box::new(make))
 }
 
 enum Encoder {
@@ -40,10 +47,10 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    fn new(encoder: Encoder, vocabulary: Vocabulary, sha256: [u8; 32]) -> Self {
+    fn new(encoder: Encoder, vocabulary: Arc<Vocabulary>, sha256: Late<[u8; 32]>) -> Self {
         Self {
             encoder,
-            vocabulary: Arc::new(vocabulary),
+            vocabulary,
             strip_space: false,
             bos_id: None,
             add_bos: false,
@@ -171,6 +178,6 @@ impl Tokenizer {
 
     /// SHA-256 of the tokenizer's definition.
     pub fn sha256(&self) -> [u8; 32] {
-        self.sha256
+        *self.sha256
     }
 }

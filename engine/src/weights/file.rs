@@ -3,8 +3,9 @@
 //! Not here: what the bytes mean (`gguf`, `safetensors`).
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -19,6 +20,16 @@ pub struct ModelFile {
     path: PathBuf,
     file: File,
     len: u64,
+    stamp: Stamp,
+}
+
+/// By what a file is known again: another or a rewritten one differs here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    len: u64,
+    /// Device and inode.
+    place: (u64, u64),
+    modified: Option<SystemTime>,
 }
 
 impl ModelFile {
@@ -34,9 +45,25 @@ impl ModelFile {
             return Err(malformed(path, 0, "this is not a regular file".to_owned()));
         }
         let file = File::open(path).map_err(io)?;
-        let len = file.metadata().map_err(io)?.len();
+        let metadata = file.metadata().map_err(io)?;
+        let len = metadata.len();
+        let stamp = Stamp {
+            len,
+            place: (metadata.dev(), metadata.ino()),
+            modified: metadata.modified().ok(),
+        };
         let path = path.to_owned();
-        Ok(Self { path, file, len })
+        Ok(Self {
+            path,
+            file,
+            len,
+            stamp,
+        })
+    }
+
+    /// By what it was known when it was opened.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// Where it is.
@@ -64,19 +91,24 @@ impl ModelFile {
             return Err(self.malformed(offset, what));
         }
         let mut bytes = vec![0; len];
-        self.file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(|source| match source.kind() {
-                std::io::ErrorKind::UnexpectedEof => {
-                    let what = format!("the file ended within {len} bytes: it shrank while read");
-                    self.malformed(offset, what)
-                }
-                _ => Error::Io {
-                    path: self.path.clone(),
-                    source,
-                },
-            })?;
+        self.read_into(offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Fills `bytes` from byte `offset` on.
+    pub fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, offset);
+        read.map_err(|source| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                let len = bytes.len();
+                let what = format!("the file ended within {len} bytes: it shrank while read");
+                self.malformed(offset, what)
+            }
+            _ => Error::Io {
+                path: self.path.clone(),
+                source,
+            },
+        })
     }
 
     /// The whole file as text, refused above `limit` bytes.

@@ -111,7 +111,7 @@ impl Hub {
 }
 
 impl TensorSource for Hub {
-    fn tensor(&self, name: &str) -> Result<Tensor> {
+    fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
         let found = self.tensors.get(name);
         let &(shard, index) = found.ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
         self.shards[shard].tensor(index)

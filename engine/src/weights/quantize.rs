@@ -50,6 +50,7 @@ pub fn quantize_gguf(input: &Path, output: &Path, target: DType) -> Result<Quant
     let (mut tensors, mut converted) = (Vec::new(), 0);
     for info in gguf.tensors() {
         let Tensor { dtype, bytes, .. } = gguf.tensor(&info.name)?;
+        let bytes = bytes.all()?.into_owned();
         let whole_blocks = info.shape[0].is_multiple_of(target.block_elements());
         let round = dtype != target && info.shape.len() == 2 && whole_blocks;
         converted += usize::from(round);

@@ -10,8 +10,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-use super::Tensor;
 use super::file::ModelFile;
+use super::{Bytes, Tensor};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
@@ -113,7 +113,7 @@ impl Safetensors {
     }
 
     /// The tensor at `index` of the names, read.
-    pub fn tensor(&self, index: usize) -> Result<Tensor> {
+    pub fn tensor(&self, index: usize) -> Result<Tensor<'_>> {
         let Placed {
             name,
             dtype,
@@ -125,7 +125,11 @@ impl Safetensors {
             name: name.clone(),
             dtype: *dtype,
             shape: shape.clone(),
-            bytes: self.file.read_at(*start, *len)?,
+            bytes: Bytes::InFile {
+                file: &self.file,
+                start: *start,
+                len: *len,
+            },
         })
     }
 }

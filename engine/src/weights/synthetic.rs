@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::names::{EMBEDDING, Layer, OUTPUT_NORM};
 use super::quantize::encode;
-use super::{PairLayout, Tensor, TensorSource};
+use super::{Bytes, PairLayout, Tensor, TensorSource};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
@@ -145,7 +145,7 @@ fn fill(shape: Shape) -> HashMap<String, Filled> {
 }
 
 impl TensorSource for Synthetic {
-    fn tensor(&self, name: &str) -> Result<Tensor> {
+    fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
         let filled = self.tensors.get(name);
         let (shape, values) = filled.ok_or_else(|| Error::MissingTensor(name.to_owned()))?;
         // Norms stay f32, as in files.
@@ -158,7 +158,7 @@ impl TensorSource for Synthetic {
             name: name.to_owned(),
             dtype,
             shape: shape.clone(),
-            bytes: encode(dtype, values),
+            bytes: Bytes::Held(encode(dtype, values)),
         })
     }
 

@@ -89,7 +89,7 @@ pub fn invariance(
     }
     let equal = outcomes.iter().all(|outcome| outcome.equal);
     if arguments.json {
-        let document = json!({ "model": reference, "sha256": model.sha256(), "equal": equal, "modes": outcomes });
+        let document = json!({ "model": reference, "sha256": model.sha256()?, "equal": equal, "modes": outcomes });
         writeln!(out, "{document:#}")?;
     }
     Ok(u8::from(!equal))

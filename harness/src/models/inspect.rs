@@ -68,7 +68,7 @@ pub fn inspect(
     let facts = [
         ("name", json!(located.name)),
         ("label", json!(located.label)),
-        ("sha256", json!(model.sha256())),
+        ("sha256", json!(model.sha256()?)),
         ("tokenizer_sha256", json!(model.tokenizer_sha256())),
         ("vocab", json!(model.vocab())),
         ("context_length", json!(model.context_length())),

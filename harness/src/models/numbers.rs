@@ -36,7 +36,7 @@ fn of(source: &dyn TensorSource, config: &Config) -> Result<ModelNumbers, Error>
     for name in source.names() {
         // Of an embedding table that is not the output head as well, a step reads a row per token and no more.
         if config.tied || name != EMBEDDING {
-            weight_bytes += source.tensor(name)?.bytes.len() as u64;
+            weight_bytes += source.tensor(name)?.bytes.count() as u64;
         }
     }
     let product = source.tensor(&Layer::Query.name(0))?;

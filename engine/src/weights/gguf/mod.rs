@@ -14,7 +14,7 @@ pub use value::{Array, Value};
 
 use self::cursor::Cursor;
 use super::file::ModelFile;
-use super::{PairLayout, Tensor, TensorSource};
+use super::{Bytes, PairLayout, Tensor, TensorSource};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 use crate::tensor::dtype::gguf_type_name;
@@ -200,7 +200,7 @@ fn only(key: &str, expected: &str) -> Error {
 }
 
 impl TensorSource for Gguf {
-    fn tensor(&self, name: &str) -> Result<Tensor> {
+    fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
         let TensorInfo {
             name,
             shape,
@@ -212,7 +212,11 @@ impl TensorSource for Gguf {
             return Err(Error::UnsupportedType { tensor, dtype });
         };
         let blocks = shape.iter().product::<usize>() / dtype.block_elements();
-        let bytes = self.file.read_at(start, blocks * dtype.block_bytes())?;
+        let bytes = Bytes::InFile {
+            file: &self.file,
+            start,
+            len: blocks * dtype.block_bytes(),
+        };
         Ok(Tensor {
             name,
             dtype,
