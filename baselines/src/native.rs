@@ -163,9 +163,7 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         threads: run.threads,
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
-        cache: CachePolicy::Shared,
-        batched: true,
-        shared_attention: true,
+        ..EngineOptions::default()
     })
 }
 
