@@ -13,16 +13,18 @@ use crate::kv::{PageId, PagePool, PageTable, RowSource};
 use crate::model::{Model, Row};
 use crate::sample::{choose, logprobs};
 use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
-use crate::tensor::{Mode, PAGE_POSITIONS};
+use crate::tensor::{KvType, Mode, PAGE_POSITIONS};
 
 /// Worker threads believed; more is a typing error.
 const THREADS_MAX: usize = 1024;
 
-/// How an engine runs. Everything here but the mode leaves the answers the same.
+/// How an engine runs. Everything here but the mode and the KV type leaves the answers the same.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Numeric mode; with the model, the one thing here that changes the answers.
+    /// Numeric mode; it changes the answers.
     pub mode: Mode,
+    /// Element type of cached keys and values, the mode's own if none is given; it changes the answers.
+    pub kv_type: Option<KvType>,
     /// Instruction set.
     pub kernels: KernelChoice,
     /// Worker threads, at least 1.
@@ -37,6 +39,13 @@ pub struct EngineOptions {
     pub batched: bool,
     /// Requests that hold a page together attend it together.
     pub shared_attention: bool,
+}
+
+impl EngineOptions {
+    /// Element type of cached keys and values.
+    pub fn kv_type(&self) -> KvType {
+        self.kv_type.unwrap_or(self.mode.kv_type())
+    }
 }
 
 /// What an engine has done so far. KV rows are counted where the page pool writes them.
@@ -98,7 +107,7 @@ impl Engine {
                 options.mode,
             )?
             .sharing_pages(options.shared_attention),
-            pool: PagePool::new(model.kv_shape(), options.mode.kv_type(), options.kv_pages),
+            pool: PagePool::new(model.kv_shape(), options.kv_type(), options.kv_pages),
             cache: Cache::new(options.cache),
             options: *options,
             pending: VecDeque::new(),
@@ -398,7 +407,7 @@ impl Engine {
 
     /// Element type of cached keys and values.
     pub fn kv_dtype(&self) -> &'static str {
-        self.options.mode.kv_type().name()
+        self.options.kv_type().name()
     }
 
     /// The model.

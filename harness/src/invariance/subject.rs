@@ -99,6 +99,7 @@ fn options(mode: Mode, path: &Combination) -> EngineOptions {
     let kv_pages = 16 + path.batch;
     EngineOptions {
         mode,
+        kv_type: None,
         kernels: path.kernels,
         threads: path.threads,
         chunk_tokens: path.chunk,

@@ -1,6 +1,6 @@
-//! Inputs of `fast` products rounded to bytes, per block of 32: q = round half to even of x * (127 / greatest magnitude).
+//! Numbers rounded to bytes, per block of 32: q = round half to even of x * (127 / greatest magnitude).
 //!
-//! A block of zeros, or of magnitudes so small that 127 over them overflows, gives zeros. A block with NaN or
+//! So are inputs of `fast` products, and keys and values of type q8_0 when a page is written. A block of zeros, or of magnitudes so small that 127 over them overflows, gives zeros. A block with NaN or
 //! infinity gives the scale NaN, which reaches the logits and is refused there. Not here: weights, rounded at load or before.
 
 use crate::tensor::Activations;
@@ -19,22 +19,25 @@ pub(in crate::kernels) fn quantize(x: &[f32], out: &mut Activations) {
         .zip(out.quants.chunks_exact_mut(BLOCK))
         .enumerate()
     {
-        // Compared as integers, so that NaN is the greatest and no order of comparing matters.
-        let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
-        let (inverse, scale) = factors(greatest);
-        let mut sum = 0;
-        for (quant, &x) in quants.iter_mut().zip(x) {
-            let rounded = if inverse == 0.0 {
-                0
-            } else {
-                (x * inverse).round_ties_even() as i8
-            };
-            *quant = rounded;
-            sum += i32::from(rounded);
-        }
-        out.scales[b] = scale;
-        out.sums[b] = sum;
+        out.scales[b] = round_block(x, quants);
+        out.sums[b] = quants.iter().map(|quant| i32::from(*quant)).sum();
     }
+}
+
+/// Rounds one block into as many `quants`; gives its scale.
+#[inline(always)]
+pub(crate) fn round_block(x: &[f32], quants: &mut [i8]) -> f32 {
+    // Compared as integers, so that NaN is the greatest and no order of comparing matters.
+    let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
+    let (inverse, scale) = factors(greatest);
+    for (quant, &x) in quants.iter_mut().zip(x) {
+        *quant = if inverse == 0.0 {
+            0
+        } else {
+            (x * inverse).round_ties_even() as i8
+        };
+    }
+    scale
 }
 
 /// (127 / greatest, greatest / 127) of a block, from the bits of its greatest magnitude.
