@@ -251,6 +251,9 @@ proptest! {
         for other in others() {
             prop_assert_eq!(&attend(other, keys, &page_values), &expected);
         }
+        // Definition: bytes are attended as the numbers that they stand for.
+        let (k, v) = (Rounded::keys(keys).key_numbers(), Rounded::values(&page_values).value_numbers());
+        prop_assert_eq!(&attend(&scalar::table(), &k, &v)[0], &expected[2]);
         // Slots that a query does not see may hold anything, even NaN, whatever those beside it see.
         for (m, span) in spans.iter().enumerate().step_by(spans.len().div_ceil(3)) {
             let (mut k, mut v) = (keys.to_vec(), page_values.clone());

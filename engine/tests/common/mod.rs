@@ -212,6 +212,40 @@ impl Rounded {
         Self::of(values, |dim, slot| slot * head_dim + dim)
     }
 
+    /// Of a layer `[kv_heads][keys, values]`.
+    pub(crate) fn layer(numbers: &[f32], head_dim: usize) -> Self {
+        let size = head_dim * PAGE_POSITIONS;
+        let heads = numbers.chunks_exact(2 * size);
+        let halves =
+            heads.flat_map(|head| [Self::keys(&head[..size]), Self::values(&head[size..])]);
+        let (bytes, scales): (Vec<_>, Vec<_>) = halves.map(|it| (it.bytes, it.scales)).unzip();
+        Self {
+            bytes: bytes.concat(),
+            scales: scales.concat(),
+        }
+    }
+
+    /// What keys stand for, `[head_dim][64]`.
+    pub(crate) fn key_numbers(&self) -> Vec<f32> {
+        self.numbers(|i| (i / PAGE_POSITIONS, i % PAGE_POSITIONS))
+    }
+
+    /// What values stand for, `[64][head_dim]`.
+    pub(crate) fn value_numbers(&self) -> Vec<f32> {
+        let head_dim = self.bytes.len() / PAGE_POSITIONS;
+        self.numbers(|i| (i % head_dim, i / head_dim))
+    }
+
+    /// Byte times scale; `place` gives dimension and slot.
+    fn numbers(&self, place: impl Fn(usize) -> (usize, usize)) -> Vec<f32> {
+        let number = |(i, byte): (usize, &i8)| {
+            let (dim, slot) = place(i);
+            let scale = f16::from_bits(self.scales[dim / 32 * PAGE_POSITIONS + slot]);
+            f32::from(*byte) * scale.to_f32()
+        };
+        self.bytes.iter().enumerate().map(number).collect()
+    }
+
     fn of(x: &[f32], place: impl Fn(usize, usize) -> usize) -> Self {
         let head_dim = x.len() / PAGE_POSITIONS;
         let (mut bytes, mut scales) = (vec![0; x.len()], Vec::new());

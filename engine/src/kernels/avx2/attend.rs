@@ -259,7 +259,7 @@ impl<E: Element, S: Scales> Product<'_, E, S> {
     /// # Safety
     /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
     #[allow(clippy::needless_range_loop)] // over the second index of `sums`
-    #[inline]
+    #[inline(never)] // inlined, the accumulators of bytes do not stay in their registers
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn strip<const Q: usize, const R: usize>(
         &self,
