@@ -242,9 +242,10 @@ fn q8_0_moves_the_logits_and_by_little() {
         norm(&difference) / norm(&exact)
     };
     let (half, bytes) = (distance(KvType::F16), distance(KvType::Q8_0));
-    println!("{half:e} {bytes:e}");
     assert!(half > 0.0 && bytes > half, "f16 {half:e}, q8_0 {bytes:e}");
-    assert!(bytes < 0.01, "{bytes:e}");
+    // A number is off by half a step at most, 1/254 of the greatest of its block, and most by less. Attention takes means
+    // of such numbers: what is made of them in a few layers should not be off by a whole step.
+    assert!(bytes < 1.0 / 127.0, "{bytes:e}");
 }
 
 #[test]
