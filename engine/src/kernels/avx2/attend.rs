@@ -258,16 +258,57 @@ impl<E: Element, S: Scales> Product<'_, E, S> {
     ///
     /// # Safety
     /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
-    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
-    #[inline(never)] // inlined, the accumulators of bytes do not stay in their registers
+    #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn strip<const Q: usize, const R: usize>(
         &self,
         first: usize,
         out: &mut [f32],
         stride: usize,
-        (mut ahead, bytes): (Place, usize),
+        ahead: (Place, usize),
     ) -> usize {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            if S::APART {
+                self.strip_apart::<Q, R>(first, out, stride, ahead);
+            } else {
+                self.strip_here::<Q, R>(first, out, stride, ahead);
+            }
+        }
+        R * LANES
+    }
+
+    /// [`Self::strip`], never inlined.
+    ///
+    /// # Safety
+    /// As of `strip`.
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip_apart<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        ahead: (Place, usize),
+    ) {
+        // SAFETY: as promised by the caller.
+        unsafe { self.strip_here::<Q, R>(first, out, stride, ahead) }
+    }
+
+    /// [`Self::strip`], where it is called.
+    ///
+    /// # Safety
+    /// As of `strip`.
+    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip_here<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        (mut ahead, bytes): (Place, usize),
+    ) {
         let Self { x, y, steps, .. } = self;
         // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
         unsafe {
@@ -321,7 +362,6 @@ impl<E: Element, S: Scales> Product<'_, E, S> {
                 }
             }
         }
-        R * LANES
     }
 }
 

@@ -64,6 +64,9 @@ impl Element for i8 {
 pub(super) trait Scales: Copy {
     /// Rows from a multiple of which on the scales are widened together.
     const ROWS: usize;
+    /// Whether the product of a strip of columns is a function of its own: inlined into what is around it, the products of
+    /// bytes and scales push the accumulators out of their registers, a third of the speed.
+    const APART: bool = true;
     /// Scales of these rows and of the columns of a strip.
     type Wide;
 
@@ -95,6 +98,7 @@ pub(super) struct Unscaled;
 
 impl Scales for Unscaled {
     const ROWS: usize = usize::MAX;
+    const APART: bool = false;
     type Wide = ();
 
     #[allow(clippy::inline_always)] // compiled for the caller's instructions
