@@ -191,9 +191,9 @@ fn rounded(values: &[f32]) -> Vec<u16> {
 
 /// Bytes `[kv_heads][head_dim]` and bits of scales `[kv_heads][ceil(head_dim / 32)]` of `values[kv_heads][head_dim]`.
 ///
-/// The scale is rounded to half precision, the bytes are not adapted to it. Where it rounds to zero the block is zero;
-/// where it leaves the range the block is poisoned, as one that is not finite is: infinity times a byte of zero would be
-/// refused, times another it might only hide a position.
+/// The scale is rounded to half precision, the bytes are not adapted to it. Where it rounds to zero the block is zero.
+/// Where it leaves the range the block is poisoned, as one that is not finite is: with an infinite scale a score could be
+/// minus infinity, which no logit shows.
 fn quantized(values: &[f32], head_dim: usize) -> (Vec<i8>, Vec<u16>) {
     let mut bytes = vec![0; values.len()];
     let mut scales = Vec::with_capacity(values.len().div_ceil(BLOCK));
