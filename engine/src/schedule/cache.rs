@@ -417,12 +417,17 @@ impl Cache {
             return 0;
         };
         let others = self.sessions.iter().filter(|(id, _)| **id != session);
-        let of_others = others
-            .filter(|(_, other)| other.scope == own.scope)
-            .map(|(_, other)| common_prefix(&other.tokens, &own.tokens));
-        let keep = of_others.max().unwrap_or(0).max(keep);
+        let of_others = others.map(|(_, other)| {
+            let same = common_prefix(&other.tokens, &own.tokens);
+            same.min(other.scope.shared_positions(&own.scope))
+        });
+        let of_others = match self.policy {
+            CachePolicy::Shared => of_others.max().unwrap_or(0),
+            _ => 0,
+        };
         let owner = self.owner(&own.scope, session);
-        self.tree.drop_text(pool, owner, &own.tokens, keep)
+        self.tree
+            .drop_text(pool, owner, &own.tokens, (keep, of_others))
     }
 
     /// The pages that hold an idle session's text, if all of it is cached.
