@@ -259,17 +259,31 @@ impl Cache {
         self.make_room(pool, &Room { needed, spoken_for })
     }
 
+    /// Evicts as far as it must, and nothing at all where that would not do.
     fn make_room(&mut self, pool: &mut PagePool, room: &Room) -> Result<()> {
-        while pool.available() < room.needed + room.spoken_for {
-            if !self.tree.evict_one(pool) && !self.drop_oldest_rotated(pool) {
-                return Err(Error::PagesExhausted {
-                    needed: room.needed,
-                    available: pool.available().saturating_sub(room.spoken_for),
-                    capacity: pool.capacity(),
-                });
-            }
+        let wanted = room.needed + room.spoken_for;
+        if pool.available() >= wanted {
+            return Ok(());
         }
-        Ok(())
+        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages();
+        let mut goes_on = could_be >= wanted;
+        while goes_on && pool.available() < wanted {
+            goes_on = self.tree.evict_one(pool) || self.drop_oldest_rotated(pool);
+        }
+        if goes_on {
+            return Ok(());
+        }
+        Err(Error::PagesExhausted {
+            needed: room.needed,
+            available: pool.available().saturating_sub(room.spoken_for),
+            capacity: pool.capacity(),
+        })
+    }
+
+    /// Pages that sessions' rotated tables have.
+    fn rotated_pages(&self) -> usize {
+        let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
+        rotated.map(|table| table.pages().len()).sum()
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
