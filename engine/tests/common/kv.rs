@@ -3,6 +3,7 @@
 //! Not here: what must hold.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use engine::{
     CachePolicy, Engine, EngineOptions, Event, KernelChoice, Mode, Model, Phase, Request, Scope,
@@ -237,4 +238,48 @@ pub(crate) fn cold(options: &EngineOptions, prompt: &[u32], decode_max: usize) -
         ..*options
     };
     Client::new(&options).answer(0, prompt, decode_max)
+}
+
+/// Positions of the session's prompt; with what it decodes, 203 have KV.
+pub(crate) const PROMPT: usize = 200;
+pub(crate) const DECODE: usize = 4;
+
+/// Session 0 on a text, and session 1, which has 150 positions of it and then its own.
+pub(crate) fn two_sessions(options: &EngineOptions) -> (Client, Answer, Answer) {
+    let mut client = Client::new(options);
+    let mine = client.answer(0, &text(PROMPT, 1), DECODE);
+    let theirs = client.answer(1, &parted(&text(PROMPT, 1), 150, 60, 2), DECODE);
+    (client, mine, theirs)
+}
+
+/// A text without the span.
+pub(crate) fn without(text: &[u32], span: &Range<usize>) -> Vec<u32> {
+    [&text[..span.start], &text[span.end..]].concat()
+}
+
+/// What session 0 is asked next, once its text is `left`: it goes on with the token it had sampled last.
+pub(crate) fn next(left: &[u32], answer: &Answer) -> Vec<u32> {
+    [left, &answer.tokens[DECODE - 1..], &text(40, 77)].concat()
+}
+
+/// Does it, and looks whether memory, tree, and what session 0 keeps stand as before.
+pub(crate) fn unchanged(client: &mut Client, session: u64, act: impl FnOnce(&mut Client)) {
+    let look = |client: &mut Client| {
+        let bits = client.engine.session_bits(session);
+        let nodes = client.engine.kv_snapshot().nodes;
+        let places: Vec<_> = nodes
+            .iter()
+            .map(|it| (it.id, it.parent, it.positions, it.locked))
+            .collect();
+        (
+            bits,
+            places,
+            client.engine.occupancy(),
+            client.engine.counters(),
+        )
+    };
+    let before = look(client);
+    act(client);
+    client.engine.check().unwrap();
+    assert!(look(client) == before, "a refusal changes nothing");
 }
