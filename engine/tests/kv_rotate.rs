@@ -7,7 +7,7 @@ use common::kv::{
     Client, DECODE, PROMPT, cold, common, element_types, next, text, two_sessions, unchanged,
     without,
 };
-use engine::{CachePolicy, EngineOptions, Error, EvictMode, PAGE_POSITIONS};
+use engine::{CachePolicy, EngineOptions, Error, EvictMode, OnQuarantine, PAGE_POSITIONS};
 
 /// Sizes of the model of these tests.
 const LAYERS: usize = 4;
@@ -242,5 +242,62 @@ fn what_was_rotated_before_or_evicted_in_part_cannot_be_rotated() {
         client.answer(3, &text(8 * PAGE_POSITIONS - 2, 30), 1);
         assert_eq!(client.engine.session_bits(1), None);
         unchanged(&mut client, 0, |client| refuse(client, 1));
+    }
+}
+
+/// Rows that were moved still say what they heard from a span that was before them.
+#[test]
+fn a_quarantine_reaches_what_was_rotated_out_of_the_barred_text() {
+    for options in element_types().into_iter().filter(|it| can_rotate(it)) {
+        for span_first in [true, false] {
+            let (mut client, mine, _) = two_sessions(&options);
+            let (scope, ids) = (client.scope.clone(), &mine.cached()[..91]);
+            let bar = |client: &mut Client| {
+                let running = OnQuarantine::Finish;
+                let done = client.engine.quarantine(&scope, ids, 70, running).unwrap();
+                client.engine.check().unwrap();
+                done
+            };
+            let rotate =
+                |client: &mut Client| client.engine.evict_span(0, 70..91, EvictMode::Rotate);
+            if span_first {
+                rotate(&mut client).unwrap();
+                bar(&mut client);
+            } else {
+                bar(&mut client);
+                let refused = rotate(&mut client).unwrap_err();
+                assert!(matches!(refused, Error::CannotRotate(_)), "{refused}");
+            }
+            let left = without(&mine.cached(), &(70..91));
+            let prompt = next(&left, &mine);
+            let answer = client.answer(0, &prompt, 2);
+            assert!(answer.matched() <= 70 && !answer.approximate, "{answer:?}");
+            assert_eq!(answer.result(), cold(&options, &prompt, 2).result());
+        }
+    }
+}
+
+#[test]
+fn a_quarantine_counts_and_ends_requests_that_go_on_from_what_was_rotated() {
+    for options in element_types().into_iter().filter(|it| can_rotate(it)) {
+        for running in [OnQuarantine::Finish, OnQuarantine::Abort] {
+            let (mut client, mine, _) = two_sessions(&options);
+            client
+                .engine
+                .evict_span(0, 70..91, EvictMode::Rotate)
+                .unwrap();
+            let prompt = next(&without(&mine.cached(), &(70..91)), &mine);
+            let id = client.ask(0, &prompt, 20);
+            client.step();
+            let scope = client.scope.clone();
+            let ids = &mine.cached()[..91];
+            let done = client.engine.quarantine(&scope, ids, 70, running).unwrap();
+            let ended = running == OnQuarantine::Abort;
+            assert_eq!((done.running, done.aborted.contains(&id)), (1, ended));
+            client.run();
+            let answer = client.answer(0, &prompt, 2);
+            assert!(answer.matched() <= 70 && !answer.approximate, "{answer:?}");
+            assert_eq!(answer.result(), cold(&options, &prompt, 2).result());
+        }
     }
 }

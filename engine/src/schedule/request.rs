@@ -93,14 +93,19 @@ pub struct Active {
     pub chunks: usize,
     /// Pages it may still allocate.
     pub reserved: usize,
-    /// Whether it goes on from rotated positions.
-    pub approximate: bool,
+    /// The text that rotated positions it goes on from were computed for.
+    pub origin: Option<Vec<u32>>,
 }
 
 impl Active {
     /// Whether its prompt is not all in the cache, or has given no logits yet.
     pub fn is_prefilling(&self) -> bool {
         self.output.is_empty()
+    }
+
+    /// Whether it goes on from rotated positions.
+    pub fn is_approximate(&self) -> bool {
+        self.origin.is_some()
     }
 
     /// Whose token the prompt position is.
