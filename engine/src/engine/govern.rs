@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kv::radix::HoldId;
 use crate::kv::{Domain, PageId, PageTable, RowSource, Scope};
 use crate::model::Model;
-use crate::schedule::{Active, CachePolicy, Request, Wanted};
+use crate::schedule::{Active, CachePolicy, Origin, Request, Wanted};
 use crate::tensor::PAGE_POSITIONS;
 
 /// What becomes of requests in flight that have the span.
@@ -95,14 +95,14 @@ impl Engine {
             .cache
             .quarantine(pool, scope, span, spoken_for, domain)?;
         let named = &ids[..len.min((start / PAGE_POSITIONS + 1) * PAGE_POSITIONS)];
-        let shares = |request: &Request| scope.shared_positions(&request.scope) >= named.len();
+        let shares = |other: &Scope| scope.shared_positions(other) >= named.len();
         let has_the_span = |request: &Request, output: &[u32]| {
             let text = request.prompt.iter().chain(output).take(named.len());
-            shares(request) && named.iter().eq(text)
+            shares(&request.scope) && named.iter().eq(text)
         };
         let goes_on_from_it = |active: &Active| {
             let origin = active.origin.as_ref();
-            shares(&active.request) && origin.is_some_and(|origin| origin.starts_with(named))
+            origin.is_some_and(|it| shares(&it.scope) && it.ids.starts_with(named))
         };
         let queued = self.pending.iter().filter(|it| has_the_span(it, &[]));
         let active = self.active.iter();
@@ -126,7 +126,8 @@ impl Engine {
 
     /// Takes `span` out of an idle session's text, so that its next prompt can go on without it.
     ///
-    /// Other sessions keep what they share with it. For governance use `Exact` alone.
+    /// Other sessions keep what they share with it. A public beginning now ends where the span began. For governance use
+    /// `Exact` alone.
     pub fn evict_span(
         &mut self,
         session: u64,
@@ -157,8 +158,9 @@ impl Engine {
             });
         }
         let left = [&tokens[..span.start], &tokens[span.end..]].concat();
+        let left_scope = scope.clone().parting_at(span.start);
         let wanted = Wanted {
-            scope: &scope,
+            scope: &left_scope,
             session,
             priority: 0,
             prompt: &left,
@@ -174,7 +176,7 @@ impl Engine {
         let exact = mode == EvictMode::Exact;
         self.cache.drop_text(&mut self.pool, session, span.start);
         let rotated_tokens = if exact { 0 } else { tokens.len() - span.end };
-        let origin = (!exact).then_some(tokens);
+        let origin = (!exact).then_some(Origin { scope, ids: tokens });
         self.cache
             .keep(&mut self.pool, wanted, table, (pending, origin));
         Ok(Evicted {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use super::pins::Pins;
+use super::pins::{Origin, Pins};
 use crate::error::{Error, Result};
 use crate::kv::policy::EvictionPolicy;
 use crate::kv::radix::{HoldId, Match, common_prefix};
@@ -60,8 +60,7 @@ struct Session {
 /// Pages from which a span was taken out by rotation.
 struct Rotated {
     table: PageTable,
-    /// The text they were computed for, the span included: where that is barred, so are they.
-    origin: Vec<u32>,
+    origin: Origin,
 }
 
 /// What is looked for.
@@ -90,7 +89,7 @@ pub struct Found {
     /// From where on nothing may be found, because a span is quarantined.
     pub barred_at: Option<usize>,
     /// The text the positions were computed for, if they were rotated: what follows is only near what it would be.
-    pub origin: Option<Vec<u32>>,
+    pub origin: Option<Origin>,
 }
 
 /// The cache of one engine.
@@ -223,7 +222,7 @@ impl Cache {
         wanted: Wanted<'_>,
         findable: &[u32],
         matched: usize,
-    ) -> Option<(Pins, Vec<u32>)> {
+    ) -> Option<(Pins, Origin)> {
         let Rotated { table, origin } = self.session_of(wanted)?.rotated.as_ref()?;
         let common = common_prefix(table.tokens(), findable);
         let (whole, rest) = (common / PAGE_POSITIONS, common % PAGE_POSITIONS);
@@ -323,7 +322,7 @@ impl Cache {
         pool: &mut PagePool,
         by: Wanted<'_>,
         mut table: PageTable,
-        (pending, origin): (Option<u32>, Option<Vec<u32>>),
+        (pending, origin): (Option<u32>, Option<Origin>),
     ) {
         self.forget_rotated(pool, by.session);
         if self.policy == CachePolicy::None {
@@ -335,7 +334,7 @@ impl Cache {
         self.tree.unlock(pool, std::mem::take(&mut table.anchor));
         self.clock += 1;
         let tokens = table.tokens().to_vec();
-        let origin = origin.filter(|origin| self.barred_at(by.scope, origin).is_none());
+        let origin = origin.filter(|it| self.barred_at(&it.scope, &it.ids).is_none());
         let rotated = if let Some(origin) = origin {
             Some(Rotated { table, origin })
         } else {
@@ -372,8 +371,8 @@ impl Cache {
             return;
         };
         for session in self.sessions.values_mut() {
-            let barred = |it: &mut Rotated| tombstones.barred_at(&session.scope, &it.origin);
-            if let Some(rotated) = session.rotated.take_if(|it| barred(it).is_some()) {
+            let barred = |origin: &Origin| tombstones.barred_at(&origin.scope, &origin.ids);
+            if let Some(rotated) = session.rotated.take_if(|it| barred(&it.origin).is_some()) {
                 rotated.table.release(pool);
             }
         }

@@ -1,6 +1,7 @@
 //! A request from submission to its last token.
 
 use super::cache::Wanted;
+use super::pins::Origin;
 use crate::error::{Error, Result};
 use crate::kv::{PageTable, RowCounts, RowSource, Scope};
 use crate::model::Config;
@@ -94,7 +95,7 @@ pub struct Active {
     /// Pages it may still allocate.
     pub reserved: usize,
     /// The text that rotated positions it goes on from were computed for.
-    pub origin: Option<Vec<u32>>,
+    pub origin: Option<Origin>,
 }
 
 impl Active {
