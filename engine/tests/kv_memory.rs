@@ -202,7 +202,7 @@ fn of_five_agents_over_eight_turns_less_than_a_twenty_fifth_is_waste_on_average(
     let mut waste = Vec::new();
     let mut client = Client::new(&element_types()[0]);
     shape.play(&mut client, |client| {
-        waste.extend(client.engine.occupancy().waste())
+        waste.extend(client.engine.occupancy().waste());
     });
     let mean = waste.iter().sum::<f64>() / waste.len() as f64;
     eprintln!("waste after each turn: {waste:.4?}, mean {mean:.4}");

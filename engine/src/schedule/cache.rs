@@ -194,12 +194,11 @@ impl Cache {
         };
         let total = positions.div_ceil(PAGE_POSITIONS);
         let rotated = self.rotated(wanted, findable, found.len());
-        let (pins, origin) = match rotated {
-            Some((pins, origin)) => (pins, Some(origin)),
-            None => {
-                let goes_on = barred_at.is_none() && self.may_go_on(pool, &found);
-                (Pins { found, goes_on }, None)
-            }
+        let (pins, origin) = if let Some((pins, origin)) = rotated {
+            (pins, Some(origin))
+        } else {
+            let goes_on = barred_at.is_none() && self.may_go_on(pool, &found);
+            (Pins { found, goes_on }, None)
         };
         pins.hold(&mut self.tree, pool);
         let table = self.table(pool, pins, wanted.prompt, total, (spoken_for, alone))?;
