@@ -235,7 +235,7 @@ impl Engine {
                 own: found.own,
                 instance: found.instance,
                 barred_at: found.barred_at,
-                approximate: found.approximate,
+                approximate: found.origin.is_some(),
             });
             let reserved = positions.div_ceil(PAGE_POSITIONS) - found.table.pages().len();
             self.active.push(Active {
@@ -247,7 +247,7 @@ impl Engine {
                 replayed: 0,
                 chunks: 0,
                 reserved,
-                approximate: found.approximate,
+                origin: found.origin,
             });
         }
         Ok(())
@@ -259,7 +259,7 @@ impl Engine {
             return false;
         }
         let findable = self.cache.findable(request.wanted());
-        let coming = |active: &&Active| active.is_prefilling() && !active.approximate;
+        let coming = |active: &&Active| active.is_prefilling() && !active.is_approximate();
         let coming = self.active.iter().filter(coming).map(|active| {
             let shared = active.request.scope.shared_positions(&request.scope);
             common_prefix(&active.request.prompt, findable).min(shared)
@@ -334,7 +334,7 @@ impl Engine {
             output,
             table,
             carried_at,
-            approximate,
+            origin,
             ..
         } = self.active.remove(index);
         // Cancelled before its first step, it leaves the session's pending token as it found it.
@@ -343,7 +343,7 @@ impl Engine {
             .last()
             .copied()
             .or(unwritten.map(|at| request.prompt[at]));
-        let left = (pending, approximate);
+        let left = (pending, origin);
         self.cache
             .keep(&mut self.pool, request.wanted(), table, left);
     }
@@ -363,7 +363,7 @@ impl Engine {
 
     fn prefilled(&mut self, index: usize, sink: &mut dyn Sink) {
         let active = &mut self.active[index];
-        if !active.approximate {
+        if !active.is_approximate() {
             let (wanted, table) = (active.request.wanted(), &mut active.table);
             self.cache.publish(&mut self.pool, wanted, table);
         }

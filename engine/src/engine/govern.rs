@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kv::radix::HoldId;
 use crate::kv::{Domain, PageId, PageTable, RowSource, Scope};
 use crate::model::Model;
-use crate::schedule::{CachePolicy, Request, Wanted};
+use crate::schedule::{Active, CachePolicy, Origin, Request, Wanted};
 use crate::tensor::PAGE_POSITIONS;
 
 /// What becomes of requests in flight that have the span.
@@ -27,7 +27,7 @@ pub enum OnQuarantine {
 pub struct Quarantined {
     /// Pages taken out of the tree.
     pub pages: usize,
-    /// Requests queued or running that have the span.
+    /// Requests queued or running that have the span, or go on from positions rotated out of a text that has it.
     pub running: usize,
     /// Of these, the ids of those that were ended.
     pub aborted: Vec<u64>,
@@ -95,17 +95,21 @@ impl Engine {
             .cache
             .quarantine(pool, scope, span, spoken_for, domain)?;
         let named = &ids[..len.min((start / PAGE_POSITIONS + 1) * PAGE_POSITIONS)];
-        let has_the_span = |(request, output): &(&Request, &[u32])| {
-            let text = request.prompt.iter().chain(*output);
-            scope.shared_positions(&request.scope) >= named.len()
-                && named.iter().eq(text.take(named.len()))
+        let shares = |other: &Scope| scope.shared_positions(other) >= named.len();
+        let has_the_span = |request: &Request, output: &[u32]| {
+            let text = request.prompt.iter().chain(output).take(named.len());
+            shares(&request.scope) && named.iter().eq(text)
         };
-        let none: &[u32] = &[];
-        let queued = self.pending.iter().map(|request| (request, none));
+        let goes_on_from_it = |active: &Active| {
+            let origin = active.origin.as_ref();
+            origin.is_some_and(|it| shares(&it.scope) && it.ids.starts_with(named))
+        };
+        let queued = self.pending.iter().filter(|it| has_the_span(it, &[]));
         let active = self.active.iter();
-        let active = active.map(|active| (&active.request, active.output.as_slice()));
-        let concerned = queued.chain(active).filter(has_the_span);
-        let concerned: Vec<u64> = concerned.map(|(request, _)| request.id).collect();
+        let active =
+            active.filter(|it| has_the_span(&it.request, &it.output) || goes_on_from_it(it));
+        let concerned = queued.chain(active.map(|active| &active.request));
+        let concerned: Vec<u64> = concerned.map(|request| request.id).collect();
         let mut quarantined = Quarantined {
             pages,
             running: concerned.len(),
@@ -122,7 +126,8 @@ impl Engine {
 
     /// Takes `span` out of an idle session's text, so that its next prompt can go on without it.
     ///
-    /// Other sessions keep what they share with it. For governance use `Exact` alone.
+    /// Other sessions keep what they share with it. A public beginning now ends where the span began. For governance use
+    /// `Exact` alone.
     pub fn evict_span(
         &mut self,
         session: u64,
@@ -153,8 +158,9 @@ impl Engine {
             });
         }
         let left = [&tokens[..span.start], &tokens[span.end..]].concat();
+        let left_scope = scope.clone().parting_at(span.start);
         let wanted = Wanted {
-            scope: &scope,
+            scope: &left_scope,
             session,
             priority: 0,
             prompt: &left,
@@ -169,12 +175,14 @@ impl Engine {
         };
         let exact = mode == EvictMode::Exact;
         self.cache.drop_text(&mut self.pool, session, span.start);
+        let rotated_tokens = if exact { 0 } else { tokens.len() - span.end };
+        let origin = (!exact).then_some(Origin { scope, ids: tokens });
         self.cache
-            .keep(&mut self.pool, wanted, table, (pending, !exact));
+            .keep(&mut self.pool, wanted, table, (pending, origin));
         Ok(Evicted {
             exact,
             recomputed_tokens: (self.pool.rows().prefill - before) as usize,
-            rotated_tokens: if exact { 0 } else { tokens.len() - span.end },
+            rotated_tokens,
             positions: left.len(),
         })
     }

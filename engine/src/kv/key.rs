@@ -37,6 +37,15 @@ impl Scope {
         }
     }
 
+    /// The scope of a text that parts at `start` from one of this scope: what follows is nobody else's beginning.
+    #[must_use]
+    pub fn parting_at(mut self, start: usize) -> Self {
+        if let Some(public) = &mut self.public {
+            public.positions = public.positions.min(start);
+        }
+        self
+    }
+
     /// Under which name the page at `index` stands.
     pub(super) fn at(&self, index: usize) -> Namespace<'_> {
         match &self.public {

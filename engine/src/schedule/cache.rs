@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use super::pins::Pins;
+use super::pins::{Origin, Pins};
 use crate::error::{Error, Result};
 use crate::kv::policy::EvictionPolicy;
 use crate::kv::radix::{HoldId, Match, common_prefix};
@@ -54,7 +54,13 @@ struct Session {
     pending: Option<u32>,
     last_used: u64,
     /// Its pages if they were rotated: nobody else may find them.
-    rotated: Option<PageTable>,
+    rotated: Option<Rotated>,
+}
+
+/// Pages from which a span was taken out by rotation.
+struct Rotated {
+    table: PageTable,
+    origin: Origin,
 }
 
 /// What is looked for.
@@ -82,8 +88,8 @@ pub struct Found {
     pub carried_at: Option<usize>,
     /// From where on nothing may be found, because a span is quarantined.
     pub barred_at: Option<usize>,
-    /// Whether the positions were rotated, and what follows is only near what it would be.
-    pub approximate: bool,
+    /// The text the positions were computed for, if they were rotated: what follows is only near what it would be.
+    pub origin: Option<Origin>,
 }
 
 /// The cache of one engine.
@@ -188,11 +194,12 @@ impl Cache {
         };
         let total = positions.div_ceil(PAGE_POSITIONS);
         let rotated = self.rotated(wanted, findable, found.len());
-        let approximate = rotated.is_some();
-        let pins = rotated.unwrap_or_else(|| Pins {
-            goes_on: barred_at.is_none() && self.may_go_on(pool, &found),
-            found,
-        });
+        let (pins, origin) = if let Some((pins, origin)) = rotated {
+            (pins, Some(origin))
+        } else {
+            let goes_on = barred_at.is_none() && self.may_go_on(pool, &found);
+            (Pins { found, goes_on }, None)
+        };
         pins.hold(&mut self.tree, pool);
         let table = self.table(pool, pins, wanted.prompt, total, (spoken_for, alone))?;
         let session = self.session_of(wanted);
@@ -202,25 +209,31 @@ impl Cache {
             own,
             instance: table.len() - own,
             carried_at: session.and_then(|own| own.carried_at(wanted.prompt, table.len())),
-            approximate: approximate && !table.is_empty(),
+            origin: origin.filter(|_| !table.is_empty()),
             table,
             barred_at,
         })
     }
 
-    /// The session's rotated pages, where they have more of the prompt than the tree.
-    fn rotated(&self, wanted: Wanted<'_>, findable: &[u32], matched: usize) -> Option<Pins> {
-        let table = self.session_of(wanted)?.rotated.as_ref()?;
+    /// The session's rotated pages, where they have more of the prompt than the tree, and what they were computed for.
+    fn rotated(
+        &self,
+        wanted: Wanted<'_>,
+        findable: &[u32],
+        matched: usize,
+    ) -> Option<(Pins, Origin)> {
+        let Rotated { table, origin } = self.session_of(wanted)?.rotated.as_ref()?;
         let common = common_prefix(table.tokens(), findable);
         let (whole, rest) = (common / PAGE_POSITIONS, common % PAGE_POSITIONS);
-        (common > matched).then(|| Pins {
+        let pins = || Pins {
             found: Match {
                 pages: table.pages()[..whole].to_vec(),
                 tail: (rest > 0).then(|| (table.pages()[whole], rest)),
                 ..Match::none()
             },
             goes_on: false,
-        })
+        };
+        (common > matched).then(|| (pins(), origin.clone()))
     }
 
     /// Whether the partly filled page that was found ends where the match does and nobody else has it.
@@ -283,7 +296,7 @@ impl Cache {
     /// Pages that sessions' rotated tables have.
     fn rotated_pages(&self) -> usize {
         let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        rotated.map(|table| table.pages().len()).sum()
+        rotated.map(|it| it.table.pages().len()).sum()
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
@@ -292,8 +305,8 @@ impl Cache {
             .iter_mut()
             .filter(|(_, it)| it.rotated.is_some());
         let oldest = rotated.min_by_key(|(id, session)| (session.last_used, **id));
-        let table = oldest.and_then(|(_, session)| session.rotated.take());
-        table.map(|table| table.release(pool)).is_some()
+        let rotated = oldest.and_then(|(_, session)| session.rotated.take());
+        rotated.map(|it| it.table.release(pool)).is_some()
     }
 
     /// Makes a running request's positions findable by others, as far as they are not barred.
@@ -316,26 +329,27 @@ impl Cache {
             .insert(pool, owner, (&tokens[..len], pages), writer, anchor);
     }
 
-    /// Keeps what a finished request leaves.
+    /// Keeps what a finished request leaves; `origin` is the text that rotated positions were computed for.
     pub fn keep(
         &mut self,
         pool: &mut PagePool,
         by: Wanted<'_>,
         mut table: PageTable,
-        (pending, approximate): (Option<u32>, bool),
+        (pending, origin): (Option<u32>, Option<Origin>),
     ) {
         self.forget_rotated(pool, by.session);
         if self.policy == CachePolicy::None {
             return self.give_up(pool, table);
         }
-        if !approximate {
+        if origin.is_none() {
             self.publish(pool, by, &mut table);
         }
         self.tree.unlock(pool, std::mem::take(&mut table.anchor));
         self.clock += 1;
         let tokens = table.tokens().to_vec();
-        let rotated = if approximate {
-            Some(table)
+        let origin = origin.filter(|it| self.barred_at(&it.scope, &it.ids).is_none());
+        let rotated = if let Some(origin) = origin {
+            Some(Rotated { table, origin })
         } else {
             table.release(pool);
             None
@@ -359,8 +373,21 @@ impl Cache {
     /// Forgets a session's rotated pages.
     pub fn forget_rotated(&mut self, pool: &mut PagePool, session: u64) {
         let session = self.sessions.get_mut(&session);
-        if let Some(table) = session.and_then(|session| session.rotated.take()) {
-            table.release(pool);
+        if let Some(rotated) = session.and_then(|session| session.rotated.take()) {
+            rotated.table.release(pool);
+        }
+    }
+
+    /// Forgets rotated pages that were computed for a barred text.
+    fn forget_barred(&mut self, pool: &mut PagePool) {
+        let Some(tombstones) = &self.tombstones else {
+            return;
+        };
+        for session in self.sessions.values_mut() {
+            let barred = |origin: &Origin| tombstones.barred_at(&origin.scope, &origin.ids);
+            if let Some(rotated) = session.rotated.take_if(|it| barred(&it.origin).is_some()) {
+                rotated.table.release(pool);
+            }
         }
     }
 
@@ -389,6 +416,7 @@ impl Cache {
             .tombstones
             .get_or_insert_with(|| Tombstones::new(domain()));
         tombstones.add(scope, ids, start)?;
+        self.forget_barred(pool);
         let owner = self.owner(scope, 0);
         let spare = pool.available().saturating_sub(spoken_for);
         Ok(self.tree.quarantine(pool, owner, (ids, start), spare))
@@ -447,8 +475,8 @@ impl Cache {
     /// The pages that hold an idle session's text, if all of it is cached.
     pub fn session_pages(&mut self, session: u64) -> Option<Vec<PageId>> {
         let own = self.sessions.get(&session)?;
-        if let Some(table) = &own.rotated {
-            return Some(table.pages().to_vec());
+        if let Some(rotated) = &own.rotated {
+            return Some(rotated.table.pages().to_vec());
         }
         let owner = self.owner(&own.scope, session);
         let found = self.tree.find(owner, &own.tokens, i32::MIN);
@@ -463,7 +491,7 @@ impl Cache {
     pub fn count_held(&self, held: &mut HashMap<PageId, usize>) {
         self.tree.count_held(held);
         let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        for page in rotated.flat_map(PageTable::pages) {
+        for page in rotated.flat_map(|it| it.table.pages()) {
             *held.entry(*page).or_default() += 1;
         }
     }

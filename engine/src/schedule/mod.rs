@@ -9,4 +9,5 @@ mod request;
 
 pub use batch::{Batch, plan};
 pub use cache::{Cache, CachePolicy, Found, Wanted};
+pub use pins::Origin;
 pub use request::{Active, Request, check_prompt};

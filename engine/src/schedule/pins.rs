@@ -4,8 +4,17 @@
 
 use crate::error::Result;
 use crate::kv::radix::Match;
-use crate::kv::{NodeId, PageId, PagePool, PageTable, RadixTree};
+use crate::kv::{NodeId, PageId, PagePool, PageTable, RadixTree, Scope};
 use crate::tensor::PAGE_POSITIONS;
+
+/// The text that rotated positions were computed for, what was taken out of it included: where it is barred, so are they.
+#[derive(Clone)]
+pub struct Origin {
+    /// Whose it is.
+    pub scope: Scope,
+    /// Its tokens.
+    pub ids: Vec<u32>,
+}
 
 /// A match whose pages and nodes are held.
 pub(super) struct Pins {

@@ -1,6 +1,7 @@
 //! A request from submission to its last token.
 
 use super::cache::Wanted;
+use super::pins::Origin;
 use crate::error::{Error, Result};
 use crate::kv::{PageTable, RowCounts, RowSource, Scope};
 use crate::model::Config;
@@ -93,14 +94,19 @@ pub struct Active {
     pub chunks: usize,
     /// Pages it may still allocate.
     pub reserved: usize,
-    /// Whether it goes on from rotated positions.
-    pub approximate: bool,
+    /// The text that rotated positions it goes on from were computed for.
+    pub origin: Option<Origin>,
 }
 
 impl Active {
     /// Whether its prompt is not all in the cache, or has given no logits yet.
     pub fn is_prefilling(&self) -> bool {
         self.output.is_empty()
+    }
+
+    /// Whether it goes on from rotated positions.
+    pub fn is_approximate(&self) -> bool {
+        self.origin.is_some()
     }
 
     /// Whose token the prompt position is.

@@ -4,7 +4,7 @@
 
 use engine::Error;
 use engine::kv::{Domain, Eviction, PageTable, RowSource, Scope};
-use engine::schedule::{CachePolicy, Found, Wanted};
+use engine::schedule::{CachePolicy, Found, Origin, Wanted};
 use engine::tensor::PAGE_POSITIONS;
 
 use super::oracle::{SESSIONS, Text, Who, common, next_value, values, whole};
@@ -213,10 +213,10 @@ impl World {
             0
         };
         let values = match rotated {
-            Some(rotated) if found.approximate => rotated[..len].to_vec(),
+            Some(rotated) if found.origin.is_some() => rotated[..len].to_vec(),
             _ => values(&text.cached[..len]),
         };
-        let (least, most) = if found.approximate {
+        let (least, most) = if found.origin.is_some() {
             assert!(moved > before, "moved positions are a last resort");
             (moved, moved)
         } else if moved > before {
@@ -229,14 +229,18 @@ impl World {
             "{len} of {least} to {most}"
         );
         let mut locked = self.text(&text, &text.tokens[..len]);
-        locked.must = if found.approximate { 0 } else { whole(len) };
+        locked.must = if found.origin.is_some() {
+            0
+        } else {
+            whole(len)
+        };
         self.flights.push(Flight {
             text,
             priority,
             table: found.table,
             values,
             positions,
-            tainted: found.approximate,
+            tainted: found.origin.is_some(),
             is_published: false,
             locked,
         });
@@ -329,7 +333,12 @@ impl World {
     ) {
         let scope = text.who.scope();
         let by = wanted(&text, &scope, priority);
-        let left = (pending, rotated.is_some());
+        // Of a text that nobody bars; `kv_quarantine` has those that are barred.
+        let origin = rotated.is_some().then(|| Origin {
+            scope: Scope::default(),
+            ids: Vec::new(),
+        });
+        let left = (pending, origin);
         self.cache.keep(&mut self.pool, by, table, left);
         if self.setting.policy == CachePolicy::None {
             return;
