@@ -351,7 +351,7 @@ impl RadixTree {
         Some(at)
     }
 
-    /// Lengthens a leaf whose page was written further. The salt is counted once for both labels.
+    /// Gives a leaf the label of what its page is to be found for, longer or shorter. The salt is counted once for both.
     fn relabel(&mut self, node: usize, label: &Label) {
         self.unlist(node);
         let label: Arc<[u32]> = label.ids().into();

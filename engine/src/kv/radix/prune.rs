@@ -2,6 +2,8 @@
 //!
 //! Not here: why (`order`, `tombstone`).
 
+use std::sync::Arc;
+
 use super::super::pool::PagePool;
 use super::{Label, NodeId, Owner, RadixTree, Salted, common_prefix};
 use crate::tensor::PAGE_POSITIONS;
@@ -139,8 +141,8 @@ impl RadixTree {
     }
 
     /// Takes out, from its end, what is cached of `tokens` beyond the first `keep` positions, as far as nobody works with it
-    /// and no other text goes on from it. A page with any of the first `of_others` positions stays whole: it may be the
-    /// only one that has them. Returns how many pages went.
+    /// and no other text goes on from it. A page with any of the first `of_others` positions stays, for it may be the only one
+    /// that has them; what it has beyond them is not found any more. Returns how many pages went.
     pub fn drop_text(
         &mut self,
         pool: &mut PagePool,
@@ -149,20 +151,36 @@ impl RadixTree {
         (keep, of_others): (usize, usize),
     ) -> usize {
         let salted = self.salts.of(owner);
-        let starts = (0..tokens.len()).step_by(PAGE_POSITIONS);
-        let own = starts.filter(|start| *start >= of_others);
-        let ends = own.map(|start| tokens.len().min(start + PAGE_POSITIONS));
-        let ends: Vec<usize> = ends.filter(|end| *end > keep).collect();
+        let pages = tokens.len().div_ceil(PAGE_POSITIONS);
         let mut dropped = 0;
-        for end in ends.into_iter().rev() {
+        for start in (0..pages).rev().map(|page| page * PAGE_POSITIONS) {
+            let end = tokens.len().min(start + PAGE_POSITIONS);
+            if end <= keep.max(of_others) {
+                break;
+            }
             let node = self.exact(salted, &tokens[..end]);
             let Some(node) = node.filter(|node| self.nodes[*node].rank.is_some()) else {
                 continue;
             };
-            self.remove_leaf(pool, node);
-            dropped += 1;
+            let stays = of_others.saturating_sub(start);
+            dropped += usize::from(!self.shorten(pool, node, stays));
         }
         dropped
+    }
+
+    /// Makes only the first `positions` of a leaf findable; false if it went, because there are none or a sibling has them.
+    fn shorten(&mut self, pool: &mut PagePool, leaf: usize, positions: usize) -> bool {
+        let held = Arc::clone(&self.nodes[leaf].label);
+        let label = Label::new(held[0], &held[1..=positions]);
+        let siblings = self.nodes[self.nodes[leaf].parent].children.iter();
+        let mut siblings = siblings.filter(|(_, sibling)| **sibling != leaf);
+        if positions == 0 || siblings.any(|(other, _)| other.starts_with(label.ids())) {
+            self.remove_leaf(pool, leaf);
+            return false;
+        }
+        self.salts.count(held[0]);
+        self.relabel(leaf, &label);
+        true
     }
 
     /// Takes out all that is cached for one session alone.
