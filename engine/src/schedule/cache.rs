@@ -194,6 +194,7 @@ impl Cache {
         };
         let total = positions.div_ceil(PAGE_POSITIONS);
         let rotated = self.rotated(wanted, findable, found.len());
+        let last = rotated.is_none().then(|| found.last());
         let (pins, origin) = if let Some((pins, origin)) = rotated {
             (pins, Some(origin))
         } else {
@@ -202,6 +203,9 @@ impl Cache {
         };
         pins.hold(&mut self.tree, pool);
         let table = self.table(pool, pins, wanted.prompt, total, (spoken_for, alone))?;
+        if let Some(last) = last {
+            self.tree.count_hit(last);
+        }
         let session = self.session_of(wanted);
         let had = session.map_or(0, |own| common_prefix(&own.tokens, wanted.prompt));
         let own = had.min(table.len());

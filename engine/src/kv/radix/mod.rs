@@ -111,6 +111,11 @@ impl Match {
         self.pages.len() * PAGE_POSITIONS + self.tail.map_or(0, |(_, len)| len)
     }
 
+    /// The node of the last page, whole or not.
+    pub fn last(&self) -> NodeId {
+        self.tail_node.unwrap_or(self.node)
+    }
+
     /// Whether nothing matched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -168,7 +173,8 @@ impl RadixTree {
         }
     }
 
-    /// The longest prefix of `tokens` that `owner` may find; everything on its way counts as used.
+    /// The longest prefix of `tokens` that `owner` may find; everything on its way counts as used, and as found once
+    /// [`Self::count_hit`] is told so.
     pub fn find(&mut self, owner: Owner<'_>, tokens: &[u32], priority: i32) -> Match {
         self.clock += 1;
         let mut found = Match::none();
@@ -178,7 +184,7 @@ impl RadixTree {
             let Some((child, common)) = self.step(found.node.0, salted, index, tokens) else {
                 break;
             };
-            self.touch(child, priority, 1);
+            self.touch(child, priority);
             let Some(page) = self.nodes[child].page else {
                 break;
             };
@@ -271,7 +277,7 @@ impl RadixTree {
             let Some(next) = next else {
                 break;
             };
-            self.touch(next, writer.priority, 0);
+            self.touch(next, writer.priority);
             node = next;
         }
         self.lock(NodeId(node));
@@ -368,15 +374,31 @@ impl RadixTree {
     }
 
     /// That a node was used.
-    fn touch(&mut self, node: usize, priority: i32, hits: u64) {
+    fn touch(&mut self, node: usize, priority: i32) {
         let listed = self.unlist(node);
         let facts = &mut self.nodes[node].facts;
         facts.last_used = self.clock;
-        facts.hits += hits;
         facts.priority = facts.priority.max(priority);
         facts.age = self.policy.age();
         if listed {
             self.list(node);
+        }
+    }
+
+    /// That a request goes on from what was found up to `node`.
+    pub fn count_hit(&mut self, NodeId(node): NodeId) {
+        let mut at = if self.nodes[node].page.is_some() {
+            node
+        } else {
+            NodeId::ROOT.0 // gone since, for room
+        };
+        while at != NodeId::ROOT.0 {
+            let listed = self.unlist(at);
+            self.nodes[at].facts.hits += 1;
+            if listed {
+                self.list(at);
+            }
+            at = self.nodes[at].parent;
         }
     }
 
