@@ -11,7 +11,7 @@ use workloads::arm::Cache;
 use workloads::envelope::{ResolvedCells, Run};
 use workloads::trace::Settings;
 
-use crate::arm::{Arm, Report};
+use crate::arm::{Arm, Kv, Quarantined, Report};
 use crate::{ArmJob, CellJob, Error};
 
 /// Prompt and answer of the warm-up: enough to run every kernel of both phases once.
@@ -100,6 +100,7 @@ impl Native {
             page_positions: engine::PAGE_POSITIONS,
             chunk_tokens: self.options.chunk_tokens,
             kv_pages: self.options.kv_pages,
+            eviction: "lru".to_owned(), // GLUE
             greedy: true,
         }
     }
@@ -120,6 +121,14 @@ impl Arm for Native {
             counters: self.engine.counters(),
             kv_bytes_peak,
         }
+    }
+
+    fn quarantine(&mut self, _ids: &[u32], _start: usize) -> Result<Quarantined, Error> {
+        Err(Error::Contradiction("STUB quarantine".to_owned()))
+    }
+
+    fn kv(&self) -> Result<Kv, Error> {
+        Err(Error::Contradiction("STUB kv".to_owned()))
     }
 }
 
@@ -177,7 +186,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::drive;
+    use crate::drive::Session;
     use crate::recorder::Recorder;
     use workloads::envelope::{Envelope, Overrides};
     use workloads::session::SessionPlan;
@@ -205,6 +214,12 @@ mod tests {
         fn report(&self) -> Report {
             self.native.report()
         }
+        fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+            self.native.quarantine(ids, start)
+        }
+        fn kv(&self) -> Result<Kv, Error> {
+            self.native.kv()
+        }
     }
 
     /// Prefix, first answer and first result of `smoke`.
@@ -228,7 +243,12 @@ mod tests {
         let (now, mut out) = (Cell::new(0), Vec::new());
         let clock = || now.replace(now.get() + 1);
         let mut recorder = Recorder::new(&mut out, &clock);
-        drive::session(arm, &plan, &workload, true, &mut recorder).unwrap();
+        let session = Session {
+            plan,
+            workload,
+            batched: true,
+        };
+        session.drive(arm, &mut recorder).unwrap();
         let lines = String::from_utf8(out).unwrap();
         let lines = lines
             .lines()

@@ -156,6 +156,7 @@ impl<'a, W: Write> Recorder<'a, W> {
                     instance,
                     fleet: 0,
                     store: 0,
+                    barred_at: None, // GLUE
                 }
             }
             Event::Prefill {
