@@ -368,7 +368,7 @@ impl Reader<'_> {
         });
         *notes.asserted.entry("memory figures").or_default() += 2;
         let kv = self.kv_nodes.is_some();
-        notes.check(Layer::Chain, kv == self.asked.kv, || {
+        notes.check(Layer::Chain, kv || !self.asked.kv, || {
             "the envelope asks what the cache holds, and no line of kind `kv` says it".to_owned()
         });
         counted.check_steps(notes);
