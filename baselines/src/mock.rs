@@ -109,6 +109,8 @@ impl Arm for Mock<'_> {
                 request: request.id,
                 own: 0,
                 instance: 0,
+                barred_at: None,
+                approximate: false,
             });
             Some(Running {
                 request,

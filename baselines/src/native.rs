@@ -172,9 +172,7 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         threads: run.threads,
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
-        cache: CachePolicy::Shared,
-        batched: true,
-        shared_attention: true,
+        ..EngineOptions::default()
     })
 }
 
@@ -195,7 +193,7 @@ mod tests {
     /// Per request (agent, turn): output ids and the hash of the last logits.
     type Answers = BTreeMap<(usize, usize), (Vec<u32>, String)>;
 
-    /// Overwrites one value of a page of session 0 before its second turn.
+    /// Overwrites one value of a page of session 0 before its third turn.
     struct Meddled {
         native: Native,
         page: usize,
@@ -203,7 +201,7 @@ mod tests {
 
     impl Arm for Meddled {
         fn submit(&mut self, request: Request) -> Result<(), Error> {
-            if (request.session, request.prompt.len()) == (0, SECOND_PROMPT) {
+            if (request.session, request.prompt.len()) == (0, THIRD_PROMPT) {
                 assert!(self.native.engine.poke_session(0, self.page, 0, 9.0));
             }
             self.native.submit(request)
@@ -222,8 +220,8 @@ mod tests {
         }
     }
 
-    /// Prefix, first answer and first result of `smoke`.
-    const SECOND_PROMPT: usize = 100 + 8 + 12;
+    /// Prefix, and two answers and results of `smoke`.
+    const THIRD_PROMPT: usize = 100 + 2 * (8 + 12);
 
     fn job(arm: &str) -> ArmJob {
         let smoke = Envelope::named("smoke").unwrap();
@@ -297,7 +295,7 @@ mod tests {
     fn a_changed_value_in_a_shared_page_changes_all_agents_and_in_an_own_page_only_its_agent() {
         let job = job("fused");
         let expected = answers(&mut Native::load(&job).unwrap());
-        // Page 0 holds 64 positions of the prefix for everyone; page 1 is each agent's own copy.
+        // Page 0 holds 64 positions of the prefix for everyone; page 1 ends with each agent's own first result.
         for (page, shared) in [(0, true), (1, false)] {
             let mut meddled = Meddled {
                 native: Native::load(&job).unwrap(),
@@ -306,7 +304,7 @@ mod tests {
             let found = answers(&mut meddled);
             for ((agent, turn), (_, hash)) in &found {
                 let differs = *hash != expected[&(*agent, *turn)].1;
-                if *turn > 0 {
+                if *turn > 1 {
                     assert_eq!(
                         differs,
                         shared || *agent == 0,

@@ -145,6 +145,7 @@ impl<'a, W: Write> Recorder<'a, W> {
                 request,
                 own,
                 instance,
+                ..
             } => {
                 let matched = own + instance;
                 self.totals.prefix_tokens_hit += matched as u64;

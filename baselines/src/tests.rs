@@ -63,6 +63,8 @@ impl Arm for Scripted {
             request,
             own: 0,
             instance: 0,
+            barred_at: None,
+            approximate: false,
         });
         sink.event(Event::Prefill {
             request,

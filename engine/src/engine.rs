@@ -2,14 +2,20 @@
 //!
 //! Not here: clocks and files. The caller's [`Sink`] stamps and writes.
 
-use std::collections::{HashMap, VecDeque};
+mod govern;
+mod inspect;
+
+pub use govern::{EvictMode, Evicted, Hold, OnQuarantine, Quarantined};
+pub use inspect::{KvNode, KvSnapshot, KvTombstone};
+
+use std::collections::VecDeque;
 
 use crate::backend::Cpu;
 use crate::error::{Error, Result};
 use crate::event::{Event, FinishReason, Phase, Sink};
 use crate::kernels::{KernelChoice, Kernels};
 use crate::kv::radix::common_prefix;
-use crate::kv::{PageId, PagePool, PageTable, RowSource};
+use crate::kv::{Eviction, EvictionPolicy, PageId, PagePool, PageTable, RowSource};
 use crate::model::{Model, Row};
 use crate::sample::{choose, logprobs};
 use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
@@ -37,6 +43,28 @@ pub struct EngineOptions {
     pub batched: bool,
     /// Requests that hold a page together attend it together.
     pub shared_attention: bool,
+    /// Which cached page goes first when room is needed.
+    pub eviction: Eviction,
+    /// Bytes that KV pages and what is kept about them may take; `kv_pages` alone decides if none.
+    pub kv_bytes: Option<u64>,
+}
+
+impl Default for EngineOptions {
+    /// One thread, one cache for everyone, everyone in every step.
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            kernels: KernelChoice::Auto,
+            threads: 1,
+            chunk_tokens: 256,
+            kv_pages: 4096,
+            cache: CachePolicy::Shared,
+            batched: true,
+            shared_attention: true,
+            eviction: Eviction::default(),
+            kv_bytes: None,
+        }
+    }
 }
 
 /// What an engine has done so far. KV rows are counted where the page pool writes them.
@@ -72,6 +100,16 @@ pub struct Engine {
 impl Engine {
     /// An engine with an empty cache.
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self> {
+        let policy = options.eviction.policy(model.recompute());
+        Self::with_policy(model, options, policy)
+    }
+
+    /// As `new`, with a policy of the caller's in place of `options.eviction`.
+    pub fn with_policy(
+        model: Model,
+        options: &EngineOptions,
+        policy: Box<dyn EvictionPolicy>,
+    ) -> Result<Self> {
         let in_range = |option, value, max, range| {
             if (1..=max).contains(&value) {
                 Ok(())
@@ -98,8 +136,8 @@ impl Engine {
                 options.mode,
             )?
             .sharing_pages(options.shared_attention),
-            pool: PagePool::new(model.kv_shape(), options.mode.kv_type(), options.kv_pages),
-            cache: Cache::new(options.cache),
+            pool: pool(&model, options)?,
+            cache: Cache::new(options.cache, policy),
             options: *options,
             pending: VecDeque::new(),
             active: Vec::new(),
@@ -169,10 +207,9 @@ impl Engine {
                 continue;
             }
             let positions = request.prompt.len() + request.decode_max;
-            let spoken_for = self.active.iter().map(|active| active.reserved).sum();
-            let key = (request.session, request.prompt.as_slice());
-            let room = (spoken_for, self.active.is_empty());
-            let found = match self.cache.find(&mut self.pool, key, positions, room) {
+            let room = (self.spoken_for(), self.active.is_empty());
+            let wanted = request.wanted();
+            let found = match self.cache.find(&mut self.pool, wanted, positions, room) {
                 Ok(found) => found,
                 Err(Error::PagesExhausted { .. }) if !self.active.is_empty() => {
                     self.pending.push_back(request);
@@ -187,6 +224,8 @@ impl Engine {
                 request: request.id,
                 own: found.own,
                 instance: found.instance,
+                barred_at: found.barred_at,
+                approximate: found.approximate,
             });
             let reserved = positions.div_ceil(PAGE_POSITIONS) - found.table.pages().len();
             self.active.push(Active {
@@ -198,20 +237,32 @@ impl Engine {
                 replayed: 0,
                 chunks: 0,
                 reserved,
+                approximate: found.approximate,
             });
         }
         Ok(())
     }
 
     /// Single flight: whether a running prompt is computing a prefix this one would otherwise compute again.
-    fn waits_for_another(&mut self, request: &Request) -> bool {
+    fn waits_for_another(&self, request: &Request) -> bool {
         if self.cache.policy() != CachePolicy::Shared {
             return false;
         }
-        let matchable = self.cache.matchable(request.session, &request.prompt);
-        let coming = self.active.iter().filter(|active| active.is_prefilling());
-        let coming = coming.map(|active| common_prefix(&active.request.prompt, &request.prompt));
-        coming.max().is_some_and(|coming| coming > matchable)
+        let findable = self.cache.findable(request.wanted());
+        let coming = |active: &&Active| active.is_prefilling() && !active.approximate;
+        let coming = self.active.iter().filter(coming).map(|active| {
+            let shared = active.request.scope.shared_positions(&request.scope);
+            common_prefix(&active.request.prompt, findable).min(shared)
+        });
+        let matchable = || self.cache.matchable(request.wanted());
+        coming
+            .max()
+            .is_some_and(|coming| coming > 0 && coming > matchable())
+    }
+
+    /// Pages that running requests may still allocate.
+    fn spoken_for(&self) -> usize {
+        self.active.iter().map(|active| active.reserved).sum()
     }
 
     fn run(&mut self, batch: &Batch) -> Vec<f32> {
@@ -259,6 +310,7 @@ impl Engine {
                 done.push(index);
             }
         }
+        done.sort_unstable();
         for index in done.into_iter().rev() {
             self.retire(index);
         }
@@ -272,6 +324,7 @@ impl Engine {
             output,
             table,
             carried_at,
+            approximate,
             ..
         } = self.active.remove(index);
         // Cancelled before its first step, it leaves the session's pending token as it found it.
@@ -280,8 +333,9 @@ impl Engine {
             .last()
             .copied()
             .or(unwritten.map(|at| request.prompt[at]));
+        let left = (pending, approximate);
         self.cache
-            .keep(&mut self.pool, request.session, table, pending);
+            .keep(&mut self.pool, request.wanted(), table, left);
     }
 
     /// Ends a request between two steps, as for a stop string or a client that left; false if it is not in flight.
@@ -298,8 +352,11 @@ impl Engine {
     }
 
     fn prefilled(&mut self, index: usize, sink: &mut dyn Sink) {
-        let active = &self.active[index];
-        self.cache.publish(&mut self.pool, &active.table);
+        let active = &mut self.active[index];
+        if !active.approximate {
+            let (wanted, table) = (active.request.wanted(), &mut active.table);
+            self.cache.publish(&mut self.pool, wanted, table);
+        }
         self.replayed_tokens += active.replayed as u64;
         let (now, before) = (
             self.pool.written(active.table.pages()),
@@ -355,84 +412,9 @@ impl Engine {
             .forward(&self.cpu, &mut self.pool, &[table.pages()], &rows))
     }
 
-    /// Forgets an idle session's own pages.
+    /// Forgets an idle session, and what was cached for it alone.
     pub fn close_session(&mut self, session: u64) {
         self.cache.close(&mut self.pool, session);
-    }
-
-    /// What was done so far.
-    pub fn counters(&self) -> Counters {
-        let rows = self.pool.rows();
-        Counters {
-            prefill_tokens_computed: rows.prefill,
-            decode_tokens: self.decode_tokens,
-            carried_tokens: rows.carried,
-            replayed_tokens: self.replayed_tokens,
-        }
-    }
-
-    /// That every page is free or held by exactly who says so.
-    pub fn check(&self) -> std::result::Result<(), String> {
-        let mut held = HashMap::new();
-        self.cache.count_held(&mut held);
-        for page in self.active.iter().flat_map(|active| active.table.pages()) {
-            *held.entry(*page).or_default() += 1;
-        }
-        self.pool.check(&held)
-    }
-
-    /// Bytes of KV in use at the peak.
-    pub fn kv_bytes_peak(&self) -> u64 {
-        self.pool.bytes_peak()
-    }
-
-    /// Kernel set in use.
-    pub fn kernels(&self) -> &'static str {
-        self.cpu.kernels()
-    }
-
-    /// Worker threads in use.
-    pub fn threads(&self) -> usize {
-        self.cpu.threads()
-    }
-
-    /// Element type of cached keys and values.
-    pub fn kv_dtype(&self) -> &'static str {
-        self.options.mode.kv_type().name()
-    }
-
-    /// The model.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// Gives the model back, to be run by another engine.
-    pub fn into_model(self) -> Model {
-        self.model
-    }
-
-    /// Bits of the pages an idle session keeps, so that a test can compare what two paths wrote.
-    #[doc(hidden)]
-    pub fn session_bits(&self, session: u64) -> Option<Vec<Vec<u32>>> {
-        let table = self.cache.session(session)?;
-        Some(
-            table
-                .pages()
-                .iter()
-                .map(|page| self.pool.bits(*page))
-                .collect(),
-        )
-    }
-
-    /// Overwrites one cached value of an idle session's page, so that a test can show the cache is read.
-    #[doc(hidden)]
-    pub fn poke_session(&mut self, session: u64, page: usize, element: usize, value: f32) -> bool {
-        let page = self
-            .cache
-            .session(session)
-            .and_then(|table| table.pages().get(page).copied());
-        page.inspect(|page| self.pool.poke(*page, element, value))
-            .is_some()
     }
 }
 
@@ -445,4 +427,22 @@ fn finish_reason(active: &Active, eos: &[u32]) -> Option<FinishReason> {
         return Some(FinishReason::Stop);
     }
     (active.output.len() == request.decode_max).then_some(FinishReason::Length)
+}
+
+/// As many pages as both limits allow.
+fn pool(model: &Model, options: &EngineOptions) -> Result<PagePool> {
+    let (shape, element) = (model.kv_shape(), options.mode.kv_type());
+    let Some(bytes) = options.kv_bytes else {
+        return Ok(PagePool::new(shape, element, options.kv_pages));
+    };
+    let within = PagePool::within(shape, element, bytes);
+    if within.capacity() == 0 {
+        return Err(Error::BadOption {
+            option: "kv_bytes",
+            value: usize::try_from(bytes).unwrap_or(usize::MAX),
+            range: "at least the bytes of one KV page",
+        });
+    }
+    let pages = within.capacity().min(options.kv_pages);
+    Ok(PagePool::new(shape, element, pages))
 }

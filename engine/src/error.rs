@@ -129,6 +129,25 @@ pub enum Error {
         /// Pages the pool may hold.
         capacity: usize,
     },
+    /// No more spans can be barred, and none may be forgotten.
+    #[error("{0} spans are barred already, the most there may be; start a new engine")]
+    TombstonesFull(usize),
+    /// A span of a text that is not there.
+    #[error("span {start}..{end} is not within the {len} positions there are")]
+    SpanOutOfRange {
+        /// Its first position.
+        start: usize,
+        /// One past its last.
+        end: usize,
+        /// Positions there are.
+        len: usize,
+    },
+    /// A session that the engine does not know, or no longer.
+    #[error("session {0} is not known; it has finished no request here, or was closed")]
+    UnknownSession(u64),
+    /// A span cannot be taken out by rotation.
+    #[error("the span cannot be rotated out: {0}; use exact")]
+    CannotRotate(String),
     /// A session may have one request at a time.
     #[error("session {0} already has a request in flight")]
     SessionBusy(u64),

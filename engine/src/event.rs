@@ -26,6 +26,10 @@ pub enum Event<'a> {
         own: usize,
         /// Positions of pages other sessions of this instance wrote.
         instance: usize,
+        /// From where on nothing may be found, because a span of the prompt is quarantined.
+        barred_at: Option<usize>,
+        /// Whether positions were rotated after a span was taken out: what follows is only near what it would be.
+        approximate: bool,
     },
     /// The prompt is in the cache and the first logits exist.
     Prefill {

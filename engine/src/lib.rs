@@ -18,10 +18,14 @@ pub mod tensor;
 pub mod tokenizer;
 pub mod weights;
 
-pub use engine::{Counters, Engine, EngineOptions};
+pub use engine::{
+    Counters, Engine, EngineOptions, EvictMode, Evicted, Hold, KvNode, KvSnapshot, KvTombstone,
+    OnQuarantine, Quarantined,
+};
 pub use error::{Error, Result};
 pub use event::{Event, FinishReason, Logprob, NullSink, Phase, Sink};
 pub use kernels::{KernelChoice, ceilings};
+pub use kv::{Eviction, EvictionPolicy, Occupancy, Public, Scope};
 pub use model::Model;
 pub use sample::{SamplingParams, StopMatcher};
 pub use schedule::{CachePolicy, Request};

@@ -22,6 +22,7 @@ fn asked(id: u64, prompt: Vec<u32>, sampling: SamplingParams) -> Request {
         decode_max: 12,
         ignore_eos: true,
         sampling,
+        ..Request::default()
     }
 }
 

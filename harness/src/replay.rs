@@ -295,6 +295,7 @@ fn options(
         cache: CachePolicy::None,
         batched: false,
         shared_attention: false,
+        ..EngineOptions::default()
     })
 }
 

@@ -99,6 +99,11 @@ impl Cpu {
         });
     }
 
+    /// Turns pairs of neighbours of one head, `[head_dim]`, by `turns[head_dim / 2][2]`, cosines and sines.
+    pub fn turn(&self, head: &mut [f32], turns: &[f32]) {
+        (self.kernels.rotate)(head, turns);
+    }
+
     fn finish_row(&self, work: &Projection<'_>, index: usize, row: &mut [f32]) {
         for (part, bias) in work.biases.into_iter().flatten().enumerate() {
             for (x, &bias) in row[work.stack.columns(part)].iter_mut().zip(bias) {

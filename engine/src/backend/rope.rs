@@ -98,6 +98,17 @@ impl Rope {
         &self.frequencies
     }
 
+    /// Cosines and sines that turn keys back by so many positions, `[head_dim / 2][2]`.
+    ///
+    /// A turn's length is its frequency times the positions whatever the scaling; the factor on cosines and sines is in the
+    /// keys already.
+    pub fn back(&self, positions: usize) -> Vec<f32> {
+        let angles = self.frequencies.iter().map(|it| -(positions as f64) * it);
+        angles
+            .flat_map(|angle| [libm::cos(angle) as f32, libm::sin(angle) as f32])
+            .collect()
+    }
+
     /// Cosines and sines for `positions`.
     pub fn table(&self, positions: impl Iterator<Item = usize>) -> RopeTable {
         let mut turns = Vec::new();

@@ -57,6 +57,29 @@ impl Elements {
         Self::F32(Buffer::zeroed(0))
     }
 
+    /// Fills it with what spoils every answer it gets into.
+    pub(super) fn poison(&mut self) {
+        match self {
+            Self::F32(data) => data.fill(f32::NAN),
+            Self::F16(data) => data.fill(f16::NAN.to_bits()),
+        }
+    }
+
+    /// Keys and values of one layer and slot, widened.
+    pub(super) fn row(
+        &self,
+        shape: KvShape,
+        layer: usize,
+        slot: usize,
+    ) -> Option<(Vec<f32>, Vec<f32>)> {
+        match self {
+            Self::F32(data) => Some(row(data, shape, layer, slot, |value| value)),
+            Self::F16(data) => Some(row(data, shape, layer, slot, |bits| {
+                f16::from_bits(bits).to_f32()
+            })),
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         match self {
             Self::F32(data) => data.fill(0.0),
@@ -135,11 +158,35 @@ fn write<T: Copy>(data: &mut [T], shape: KvShape, layer: usize, slot: usize, (k,
     }
 }
 
+fn row<T: Copy>(
+    data: &[T],
+    shape: KvShape,
+    layer: usize,
+    slot: usize,
+    widened: impl Fn(T) -> f32,
+) -> (Vec<f32>, Vec<f32>) {
+    let (size, dim) = (shape.layer_elements(), shape.head_dim);
+    let (mut k, mut v) = (Vec::new(), Vec::new());
+    for head in data[layer * size..(layer + 1) * size].chunks_exact(2 * shape.half_head()) {
+        let (keys, values) = head.split_at(shape.half_head());
+        k.extend(
+            keys.chunks_exact(PAGE_POSITIONS)
+                .map(|lanes| widened(lanes[slot])),
+        );
+        v.extend(
+            values[slot * dim..][..dim]
+                .iter()
+                .map(|value| widened(*value)),
+        );
+    }
+    (k, v)
+}
+
 fn copy_head<T: Copy>(to: &mut [T], from: &[T], shape: KvShape, len: usize) {
     let half = shape.half_head();
     for (from, to) in from
-        .chunks_exact(2 * half)
-        .zip(to.chunks_exact_mut(2 * half))
+        .chunks_exact((2 * half).max(1))
+        .zip(to.chunks_exact_mut((2 * half).max(1)))
     {
         let (keys, values) = to.split_at_mut(half);
         let rows = from[..half].chunks_exact(PAGE_POSITIONS);

@@ -5,7 +5,7 @@
 
 use super::page::{Elements, KvShape};
 use crate::error::{Error, Result};
-use crate::tensor::{Arena, KvType, LayerView};
+use crate::tensor::{Arena, KvType, LayerView, PAGE_POSITIONS};
 
 /// A page of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +20,8 @@ pub enum RowSource {
     Carried,
     /// A token sampled in this request.
     Decode,
+    /// Nobody's: the row is moved, not computed.
+    Moved,
 }
 
 /// Rows written since the pool was made.
@@ -39,6 +41,7 @@ impl RowCounts {
             RowSource::Prefill => self.prefill += 1,
             RowSource::Carried => self.carried += 1,
             RowSource::Decode => self.decode += 1,
+            RowSource::Moved => {}
         }
     }
 }
@@ -59,8 +62,35 @@ pub struct PagePool {
     free: Vec<PageId>,
     rows: RowCounts,
     in_use_peak: usize,
+    /// Positions filled in pages in use.
+    positions: usize,
     arena: Arena,
 }
+
+/// How full the pages in use are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Pages in use.
+    pub pages: usize,
+    /// Pages there may be.
+    pub capacity: usize,
+    /// Positions filled in them.
+    pub positions: usize,
+    /// Bytes of the pages in use and of what is kept about them.
+    pub bytes: u64,
+}
+
+impl Occupancy {
+    /// Share of the pages' positions that are not filled; none without pages.
+    pub fn waste(&self) -> Option<f64> {
+        let room = self.pages * PAGE_POSITIONS;
+        (room > 0).then(|| 1.0 - self.positions as f64 / room as f64)
+    }
+}
+
+/// Bytes kept about a page besides its keys and values: its counts here, its node in the tree.
+pub const PAGE_METADATA_BYTES: u64 =
+    (size_of::<Page>() + size_of::<PageId>() + super::radix::NODE_BYTES) as u64;
 
 impl PagePool {
     /// A pool of at most `capacity` pages of `element`s, allocated as they are first needed.
@@ -74,7 +104,35 @@ impl PagePool {
             free,
             rows: RowCounts::default(),
             in_use_peak: 0,
+            positions: 0,
             arena: Arena::default(),
+        }
+    }
+
+    /// A pool of as many pages as fit into `bytes` together with what is kept about them.
+    pub fn within(shape: KvShape, element: KvType, bytes: u64) -> Self {
+        let page_bytes = shape.page_bytes(element) + PAGE_METADATA_BYTES;
+        Self::new(shape, element, (bytes / page_bytes) as usize)
+    }
+
+    /// A pool whose pages hold nothing: for studies of what a cache would keep.
+    pub fn metadata_only(bytes: u64) -> Self {
+        let nothing = KvShape {
+            layers: 0,
+            kv_heads: 0,
+            head_dim: 0,
+        };
+        Self::within(nothing, KvType::F32, bytes)
+    }
+
+    /// How full it is.
+    pub fn occupancy(&self) -> Occupancy {
+        let page_bytes = self.shape.page_bytes(self.element) + PAGE_METADATA_BYTES;
+        Occupancy {
+            pages: self.in_use(),
+            capacity: self.capacity,
+            positions: self.positions,
+            bytes: self.in_use() as u64 * page_bytes,
         }
     }
 
@@ -161,6 +219,10 @@ impl PagePool {
         debug_assert!(page.references > 0, "a page is released once per reference");
         page.references -= 1;
         if page.references == 0 {
+            self.positions -= page.len;
+            if cfg!(debug_assertions) {
+                page.data.poison(); // whoever still reads it gives an answer that cannot be taken for one
+            }
             self.free.push(id);
         }
     }
@@ -191,6 +253,7 @@ impl PagePool {
         if layer == 0 {
             debug_assert_eq!(slot, page.len, "positions are appended in order");
             page.len = slot + 1;
+            self.positions += 1;
             page.written.count(source);
             self.rows.count(source);
         }
@@ -210,7 +273,22 @@ impl PagePool {
         data.copy_head(self.shape, &self.pages[source.0].data, len);
         let page = &mut self.pages[copy.0];
         (page.data, page.len) = (data, len);
+        self.positions += len;
         Ok(copy)
+    }
+
+    /// Counts `len` positions of a page that holds nothing as written: for pools without keys and values.
+    pub fn fill(&mut self, id: PageId, len: usize) {
+        let page = &mut self.pages[id.0];
+        debug_assert!(self.shape.layers == 0 && (page.len..=PAGE_POSITIONS).contains(&len));
+        self.positions += len - page.len;
+        page.len = len;
+    }
+
+    /// Keys and values of one layer and slot, `[kv_heads][head_dim]` each, as stored; none if the type cannot be read back
+    /// one row at a time.
+    pub fn row(&self, id: PageId, layer: usize, slot: usize) -> Option<(Vec<f32>, Vec<f32>)> {
+        self.pages[id.0].data.row(self.shape, layer, slot)
     }
 
     /// Bits of a page's elements.
@@ -238,6 +316,14 @@ impl PagePool {
                     page.references
                 ));
             }
+        }
+        let in_use = self.pages.iter().filter(|page| page.references > 0);
+        let positions: usize = in_use.map(|page| page.len).sum();
+        if positions != self.positions {
+            return Err(format!(
+                "{positions} positions filled, {} counted",
+                self.positions
+            ));
         }
         let unreferenced = self
             .pages

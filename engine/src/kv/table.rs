@@ -3,6 +3,7 @@
 //! Only the table that allocated its last page appends to it. Not here: sharing between tables (`radix`).
 
 use super::pool::{PageId, PagePool};
+use super::radix::NodeId;
 use crate::error::Result;
 use crate::tensor::PAGE_POSITIONS;
 
@@ -11,6 +12,8 @@ use crate::tensor::PAGE_POSITIONS;
 pub struct PageTable {
     tokens: Vec<u32>,
     pages: Vec<PageId>,
+    /// The node of the last of its pages that is in the tree, which it keeps locked.
+    pub anchor: NodeId,
 }
 
 impl PageTable {
@@ -45,6 +48,7 @@ impl PageTable {
         let mut table = Self {
             tokens: tokens.to_vec(),
             pages: pages[..whole].to_vec(),
+            anchor: NodeId::ROOT,
         };
         if let (rest @ 1.., Some(tail)) = (tokens.len() % PAGE_POSITIONS, tail) {
             table.pages.push(pool.copy_head(tail, rest)?);
@@ -53,6 +57,23 @@ impl PageTable {
             pool.retain(*page);
         }
         Ok(table)
+    }
+
+    /// A table of `tokens` that goes on in the last of `pages`, which nobody else may write to.
+    pub fn go_on(pool: &mut PagePool, tokens: &[u32], pages: &[PageId]) -> Self {
+        for page in pages {
+            pool.retain(*page);
+        }
+        Self {
+            tokens: tokens.to_vec(),
+            pages: pages.to_vec(),
+            anchor: NodeId::ROOT,
+        }
+    }
+
+    /// Tokens, and the pages for whoever has the same ones elsewhere.
+    pub fn parts(&mut self) -> (&[u32], &mut [PageId]) {
+        (&self.tokens, &mut self.pages)
     }
 
     /// Appends a token whose KV is about to be written; returns the page and slot for it.

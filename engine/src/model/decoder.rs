@@ -6,6 +6,7 @@
 use super::Model;
 use super::load::Layer;
 use crate::backend::{AttendRow, Cpu, Projection, RopeTable};
+use crate::kv::policy::Recompute;
 use crate::kv::{KvShape, PageId, PagePool, RowSource};
 use crate::tensor::PAGE_POSITIONS;
 
@@ -66,6 +67,23 @@ impl Model {
             layers: self.config.layers,
             kv_heads: heads.kv,
             head_dim: heads.head_dim,
+        }
+    }
+
+    /// What turns cached keys back by so many positions, `[head_dim / 2][2]`, cosines and sines.
+    pub fn turn_back(&self, positions: usize) -> Vec<f32> {
+        self.weights.rope.back(positions)
+    }
+
+    /// What the keys and values of a position cost to compute, in multiply-adds.
+    pub fn recompute(&self) -> Recompute {
+        let config = &self.config;
+        let heads = config.heads;
+        let projections = config.hidden * heads.head_dim * 2 * (heads.query + heads.kv);
+        let feed_forward = 3 * config.hidden * config.feed_forward;
+        Recompute {
+            position: (config.layers * (projections + feed_forward)) as u64,
+            attended: (config.layers * 2 * heads.query * heads.head_dim) as u64,
         }
     }
 

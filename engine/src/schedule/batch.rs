@@ -18,7 +18,9 @@ pub struct Batch {
 
 /// Plans the next step: up to `chunk_tokens` prompt positions if any request has some left, else a token for each.
 ///
-/// Pages for the rows are allocated here; admission has reserved them. None if nothing runs.
+/// Pages for the rows are allocated here; admission has reserved them. Whose turn it is goes by admission; the rows are then
+/// put in the order of their pages, so that all who hold a page stand side by side at every depth and attend it together.
+/// None if nothing runs.
 pub fn plan(
     active: &mut [Active],
     pool: &mut PagePool,
@@ -29,85 +31,66 @@ pub fn plan(
     } else {
         Phase::Decode
     };
+    let mut parts: Vec<(usize, Vec<Row>)> = Vec::new();
+    let mut room = chunk_tokens;
+    for (index, active) in active.iter_mut().enumerate() {
+        let rows = match phase {
+            Phase::Prefill if active.is_prefilling() && room > 0 => chunk(active, pool, room)?,
+            Phase::Prefill => continue,
+            Phase::Decode => vec![Row {
+                logits: true,
+                ..append(active, pool, RowSource::Decode)?
+            }],
+        };
+        room = room.saturating_sub(rows.len());
+        parts.push((index, rows));
+    }
+    parts.sort_by(|(a, _), (b, _)| active[*a].table.pages().cmp(active[*b].table.pages()));
     let mut batch = Batch {
         phase,
         rows: Vec::new(),
         members: Vec::new(),
     };
-    for (index, active) in active.iter_mut().enumerate() {
-        let sequence = batch.members.len();
-        let before = batch.rows.len();
-        match phase {
-            Phase::Prefill if active.is_prefilling() => {
-                chunk(
-                    active,
-                    pool,
-                    sequence,
-                    chunk_tokens - before,
-                    &mut batch.rows,
-                )?;
-            }
-            Phase::Prefill => {}
-            Phase::Decode => {
-                let row = append(active, pool, sequence, RowSource::Decode)?;
-                batch.rows.push(Row {
-                    logits: true,
-                    ..row
-                });
-            }
-        }
-        if batch.rows.len() > before {
-            batch.members.push(index);
-        }
-        if phase == Phase::Prefill && batch.rows.len() == chunk_tokens {
-            break;
-        }
+    for (sequence, (index, rows)) in parts.into_iter().enumerate() {
+        batch.members.push(index);
+        let rows = rows.into_iter().map(|row| Row { sequence, ..row });
+        batch.rows.extend(rows);
     }
     Ok((!batch.rows.is_empty()).then_some(batch))
 }
 
 /// The next prompt positions of one request, at most `room`; a prompt found whole replays its last position.
-fn chunk(
-    active: &mut Active,
-    pool: &mut PagePool,
-    sequence: usize,
-    room: usize,
-    rows: &mut Vec<Row>,
-) -> Result<()> {
+fn chunk(active: &mut Active, pool: &mut PagePool, room: usize) -> Result<Vec<Row>> {
     let end = active.request.prompt.len();
     let left = end - active.table.len();
     active.chunks += 1;
     if left == 0 {
         let position = end - 1;
         let token = active.request.prompt[position];
-        rows.push(Row {
-            sequence,
+        active.replayed += 1;
+        return Ok(vec![Row {
+            sequence: 0,
             token,
             position,
             source: None,
             logits: true,
-        });
-        active.replayed += 1;
-        return Ok(());
+        }]);
     }
+    let mut rows = Vec::new();
     for _ in 0..left.min(room) {
         let position = active.table.len();
         let source = active.source(position);
-        let row = append(active, pool, sequence, source)?;
+        let row = append(active, pool, source)?;
         rows.push(Row {
             logits: position + 1 == end,
             ..row
         });
     }
-    Ok(())
+    Ok(rows)
 }
 
-fn append(
-    active: &mut Active,
-    pool: &mut PagePool,
-    sequence: usize,
-    source: RowSource,
-) -> Result<Row> {
+/// The request's next position; its place in the batch is given later.
+fn append(active: &mut Active, pool: &mut PagePool, source: RowSource) -> Result<Row> {
     let (token, position) = (active.next_token(), active.table.len());
     let pages = active.table.pages().len();
     active.table.append(pool, token)?;
@@ -115,7 +98,7 @@ fn append(
         .reserved
         .saturating_sub(active.table.pages().len() - pages);
     Ok(Row {
-        sequence,
+        sequence: 0,
         token,
         position,
         source: Some(source),

@@ -1,13 +1,17 @@
-//! What finished work leaves behind and new work finds: sessions' own tables, and the tree all sessions share.
+//! What finished work leaves behind and new work finds.
 //!
-//! The policies are the arms' whole difference. Not here: when a request is admitted (`batch`, `engine`).
+//! Everything cached stands in one tree of pages: under each session's own name where sessions share nothing, else under
+//! the tenant's. The policies are the arms' whole difference. Not here: when a request is admitted (`batch`, `engine`).
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use super::pins::Pins;
 use crate::error::{Error, Result};
-use crate::kv::radix::{Match, common_prefix};
-use crate::kv::{PageId, PagePool, PageTable, RadixTree};
+use crate::kv::policy::EvictionPolicy;
+use crate::kv::radix::{HoldId, Match, common_prefix};
+use crate::kv::tombstone::Tombstones;
+use crate::kv::{Domain, Owner, PageId, PagePool, PageTable, RadixTree, Scope, Writer};
 use crate::tensor::PAGE_POSITIONS;
 
 /// Who may reuse what.
@@ -41,40 +45,70 @@ impl FromStr for CachePolicy {
     }
 }
 
-/// What an idle session keeps.
+/// What an idle session leaves besides pages in the tree.
 struct Session {
-    table: PageTable,
+    scope: Scope,
+    /// Its text as far as it had KV.
+    tokens: Vec<u32>,
     /// Its last sampled token, which has no KV yet; none if it was cancelled before the first.
     pending: Option<u32>,
     last_used: u64,
+    /// Its pages if they were rotated: nobody else may find them.
+    rotated: Option<PageTable>,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Who asks.
+    pub scope: &'a Scope,
+    /// In which session.
+    pub session: u64,
+    /// How important it is.
+    pub priority: i32,
+    /// The whole prompt.
+    pub prompt: &'a [u32],
 }
 
 /// What a prompt found, ready to be continued.
 pub struct Found {
     /// The cached positions.
     pub table: PageTable,
-    /// Of these, from the session's own pages.
+    /// Of these, those that the session had before.
     pub own: usize,
-    /// Of these, only from the tree, whoever wrote them: the session's own pages had less.
+    /// Of these, those it had not: whoever wrote them.
     pub instance: usize,
     /// Where the session's pending token stands, if the prompt goes on with it.
     pub carried_at: Option<usize>,
+    /// From where on nothing may be found, because a span is quarantined.
+    pub barred_at: Option<usize>,
+    /// Whether the positions were rotated, and what follows is only near what it would be.
+    pub approximate: bool,
 }
 
 /// The cache of one engine.
 pub struct Cache {
     policy: CachePolicy,
     tree: RadixTree,
+    /// None as long as nothing was ever barred.
+    tombstones: Option<Tombstones>,
     sessions: HashMap<u64, Session>,
     clock: u64,
 }
 
+/// Room for a request: pages it needs, and pages promised to others.
+struct Room {
+    needed: usize,
+    spoken_for: usize,
+}
+
 impl Cache {
     /// An empty cache.
-    pub fn new(policy: CachePolicy) -> Self {
+    pub fn new(policy: CachePolicy, eviction: Box<dyn EvictionPolicy>) -> Self {
         Self {
             policy,
-            tree: RadixTree::default(),
+            tree: RadixTree::new(eviction),
+            tombstones: None,
             sessions: HashMap::new(),
             clock: 0,
         }
@@ -85,112 +119,152 @@ impl Cache {
         self.policy
     }
 
-    /// How many positions of `prompt` need no waiting for: found now, or the session's own pending token.
-    pub fn matchable(&mut self, session: u64, prompt: &[u32]) -> usize {
-        let own = self.sessions.get(&session);
-        let own = own.map_or(0, |own| {
-            let matched = common_prefix(own.table.tokens(), prompt);
-            matched + usize::from(own.carried_at(prompt, matched).is_some())
-        });
-        match self.policy {
-            CachePolicy::Shared => own.max(self.tree.find(prompt).len()),
-            CachePolicy::None | CachePolicy::Session => own,
+    /// The tree.
+    pub fn tree(&self) -> &RadixTree {
+        &self.tree
+    }
+
+    /// What is barred.
+    pub fn tombstones(&self) -> Option<&Tombstones> {
+        self.tombstones.as_ref()
+    }
+
+    fn owner<'a>(&self, scope: &'a Scope, session: u64) -> Owner<'a> {
+        Owner {
+            scope,
+            session: (self.policy == CachePolicy::Session).then_some(session),
         }
     }
 
-    /// Finds the longest cached prefix of `prompt` and makes room for `positions` positions in all.
+    /// The session, if it is this tenant's.
+    fn session_of(&self, wanted: Wanted<'_>) -> Option<&Session> {
+        let session = self.sessions.get(&wanted.session);
+        session.filter(|session| session.scope.tenant == wanted.scope.tenant)
+    }
+
+    /// From where on `ids` may not be found.
+    pub fn barred_at(&self, scope: &Scope, ids: &[u32]) -> Option<usize> {
+        self.tombstones.as_ref()?.barred_at(scope, ids)
+    }
+
+    /// How many positions of a prompt need no waiting for: found now, or the session's own pending token.
+    pub fn matchable(&self, wanted: Wanted<'_>) -> usize {
+        let findable = self.findable(wanted);
+        let matched = match self.policy {
+            CachePolicy::None => 0,
+            _ => self
+                .tree
+                .peek(self.owner(wanted.scope, wanted.session), findable),
+        };
+        let carried = self
+            .session_of(wanted)
+            .and_then(|own| own.carried_at(wanted.prompt, matched));
+        matched + usize::from(carried == Some(matched))
+    }
+
+    /// The prompt up to where it is barred.
+    pub fn findable<'a>(&self, wanted: Wanted<'a>) -> &'a [u32] {
+        let barred_at = self.barred_at(wanted.scope, wanted.prompt);
+        &wanted.prompt[..barred_at.unwrap_or(wanted.prompt.len())]
+    }
+
+    /// Finds the longest cached prefix of a prompt and makes room for `positions` positions in all.
     ///
     /// `spoken_for` pages are promised to running requests; `alone` says that none runs. Then room is made at any cost, at
-    /// last by giving up what was found: whatever fits the pool runs. Otherwise a failure leaves the session as it was.
+    /// last by giving up what was found: whatever fits the pool runs. Otherwise a failure leaves everything findable.
     pub fn find(
         &mut self,
         pool: &mut PagePool,
-        (session, prompt): (u64, &[u32]),
+        wanted: Wanted<'_>,
         positions: usize,
         (spoken_for, alone): (usize, bool),
     ) -> Result<Found> {
-        let own = self.sessions.remove(&session);
-        let own_len = own
-            .as_ref()
-            .map_or(0, |own| common_prefix(own.table.tokens(), prompt));
-        let tree = match self.policy {
-            CachePolicy::Shared => self.tree.find(prompt),
-            CachePolicy::None | CachePolicy::Session => Match::default(),
+        let barred_at = self.barred_at(wanted.scope, wanted.prompt);
+        let findable = &wanted.prompt[..barred_at.unwrap_or(wanted.prompt.len())];
+        let owner = self.owner(wanted.scope, wanted.session);
+        let found = match self.policy {
+            CachePolicy::None => Match::none(),
+            _ => self.tree.find(owner, findable, wanted.priority),
         };
-        let matched = own_len.max(tree.len());
-        let carried_at = own.as_ref().and_then(|own| own.carried_at(prompt, matched));
         let total = positions.div_ceil(PAGE_POSITIONS);
-        let goes_on = |own: &Session| own_len == matched && own.table.len() == matched;
-        let in_place = own.as_ref().is_some_and(goes_on);
-        let held = own
-            .as_ref()
-            .filter(|_| in_place)
-            .map(|own| own.table.pages().len());
-        let needed = total - held.unwrap_or(matched / PAGE_POSITIONS);
-
-        let pins = match &own {
-            Some(own) if own_len == matched => Pins::new(pool, own.table.pages(), matched),
-            _ => Pins::new(pool, &tree.all_pages(), matched),
-        };
-        let table = match (self.make_room(pool, needed, spoken_for), own) {
-            (Ok(()), Some(own)) if in_place => {
-                pins.release(pool);
-                own.table
-            }
-            (Ok(()), own) => {
-                let table = pins.share(pool, prompt)?;
-                release_all(pool, own);
-                table
-            }
-            (Err(error), own) if !alone => {
-                pins.release(pool);
-                self.sessions.extend(own.map(|own| (session, own)));
-                return Err(error);
-            }
-            (Err(_), own) => {
-                release_all(pool, own);
-                self.share_what_fits(pool, pins, prompt, total)?
-            }
-        };
-        let own = own_len.min(table.len());
-        let (instance, carried_at) = (
-            table.len() - own,
-            carried_at.filter(|at| *at == table.len()),
-        );
+        let rotated = self.rotated(wanted, findable, found.len());
+        let approximate = rotated.is_some();
+        let pins = rotated.unwrap_or_else(|| Pins {
+            goes_on: barred_at.is_none() && self.may_go_on(pool, &found),
+            found,
+        });
+        pins.hold(&mut self.tree, pool);
+        let table = self.table(pool, pins, wanted.prompt, total, (spoken_for, alone))?;
+        let session = self.session_of(wanted);
+        let had = session.map_or(0, |own| common_prefix(&own.tokens, wanted.prompt));
+        let own = had.min(table.len());
         Ok(Found {
-            table,
             own,
-            instance,
-            carried_at,
+            instance: table.len() - own,
+            carried_at: session.and_then(|own| own.carried_at(wanted.prompt, table.len())),
+            approximate: approximate && !table.is_empty(),
+            table,
+            barred_at,
         })
     }
 
-    /// A table of as much of the pinned match as leaves room for `total` pages.
-    fn share_what_fits(
+    /// The session's rotated pages, where they have more of the prompt than the tree.
+    fn rotated(&self, wanted: Wanted<'_>, findable: &[u32], matched: usize) -> Option<Pins> {
+        let table = self.session_of(wanted)?.rotated.as_ref()?;
+        let common = common_prefix(table.tokens(), findable);
+        let (whole, rest) = (common / PAGE_POSITIONS, common % PAGE_POSITIONS);
+        (common > matched).then(|| Pins {
+            found: Match {
+                pages: table.pages()[..whole].to_vec(),
+                tail: (rest > 0).then(|| (table.pages()[whole], rest)),
+                ..Match::none()
+            },
+            goes_on: false,
+        })
+    }
+
+    /// Whether the partly filled page that was found ends where the match does and nobody else has it.
+    fn may_go_on(&self, pool: &PagePool, found: &Match) -> bool {
+        found.tail.is_some_and(|(page, len)| {
+            let whole_leaf = found.tail_node.and_then(|node| self.tree.positions(node));
+            pool.len(page) == len && whole_leaf == Some(len) && pool.references(page) == 1
+        })
+    }
+
+    /// A table of the pinned match with room for `total` pages in all.
+    fn table(
         &mut self,
         pool: &mut PagePool,
         mut pins: Pins,
         prompt: &[u32],
         total: usize,
+        (spoken_for, alone): (usize, bool),
     ) -> Result<PageTable> {
         loop {
-            let room = self.make_room(pool, total - pins.matched / PAGE_POSITIONS, 0);
-            match room {
-                Ok(()) => return pins.share(pool, prompt),
-                Err(error) if pins.matched == 0 => return Err(error),
-                Err(_) => pins.shorten(pool),
+            let spoken_for = if alone { 0 } else { spoken_for };
+            let needed = total - pins.pages();
+            match self.make_room(pool, &Room { needed, spoken_for }) {
+                Ok(()) => return pins.share(&mut self.tree, pool, prompt),
+                Err(error) if !alone || pins.found.is_empty() => {
+                    pins.release(&mut self.tree, pool);
+                    return Err(error);
+                }
+                Err(_) => pins.shorten(&mut self.tree, pool),
             }
         }
     }
 
-    /// Evicts until `needed` pages are free beside those spoken for.
-    fn make_room(&mut self, pool: &mut PagePool, needed: usize, spoken_for: usize) -> Result<()> {
-        while pool.available() < needed + spoken_for {
-            if !self.tree.evict_one(pool) && !self.drop_oldest_session(pool) {
-                let available = pool.available().saturating_sub(spoken_for);
+    /// Evicts until `needed` pages are free beside those promised to running requests.
+    pub fn reserve(&mut self, pool: &mut PagePool, needed: usize, spoken_for: usize) -> Result<()> {
+        self.make_room(pool, &Room { needed, spoken_for })
+    }
+
+    fn make_room(&mut self, pool: &mut PagePool, room: &Room) -> Result<()> {
+        while pool.available() < room.needed + room.spoken_for {
+            if !self.tree.evict_one(pool) && !self.drop_oldest_rotated(pool) {
                 return Err(Error::PagesExhausted {
-                    needed,
-                    available,
+                    needed: room.needed,
+                    available: pool.available().saturating_sub(room.spoken_for),
                     capacity: pool.capacity(),
                 });
             }
@@ -198,124 +272,189 @@ impl Cache {
         Ok(())
     }
 
-    fn drop_oldest_session(&mut self, pool: &mut PagePool) -> bool {
-        let oldest = self
+    fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
+        let rotated = self
             .sessions
-            .iter()
-            .min_by_key(|(id, session)| (session.last_used, **id));
-        let Some(id) = oldest.map(|(id, _)| *id) else {
-            return false;
-        };
-        self.close(pool, id);
-        true
+            .iter_mut()
+            .filter(|(_, it)| it.rotated.is_some());
+        let oldest = rotated.min_by_key(|(id, session)| (session.last_used, **id));
+        let table = oldest.and_then(|(_, session)| session.rotated.take());
+        table.map(|table| table.release(pool)).is_some()
     }
 
-    /// Makes a running request's positions matchable by others.
-    pub fn publish(&mut self, pool: &mut PagePool, table: &PageTable) {
-        if self.policy == CachePolicy::Shared {
-            self.tree.insert(pool, table.tokens(), table.pages());
+    /// Makes a running request's positions findable by others, as far as they are not barred.
+    pub fn publish(&mut self, pool: &mut PagePool, by: Wanted<'_>, table: &mut PageTable) {
+        if self.policy == CachePolicy::None {
+            return;
         }
+        let barred_at = self.barred_at(by.scope, table.tokens());
+        // What a barred text has in the page it shares with the span goes with the span.
+        let len = barred_at.map_or(table.len(), |at| at / PAGE_POSITIONS * PAGE_POSITIONS);
+        let owner = self.owner(by.scope, by.session);
+        let writer = Writer {
+            session: by.session,
+            priority: by.priority,
+        };
+        let anchor = table.anchor;
+        let (tokens, pages) = table.parts();
+        table.anchor = self
+            .tree
+            .insert(pool, owner, (&tokens[..len], pages), writer, anchor);
     }
 
     /// Keeps what a finished request leaves.
     pub fn keep(
         &mut self,
         pool: &mut PagePool,
-        session: u64,
-        table: PageTable,
-        pending: Option<u32>,
+        by: Wanted<'_>,
+        mut table: PageTable,
+        (pending, approximate): (Option<u32>, bool),
     ) {
+        self.forget_rotated(pool, by.session);
         if self.policy == CachePolicy::None {
-            return table.release(pool);
+            return self.give_up(pool, table);
         }
-        self.publish(pool, &table);
+        if !approximate {
+            self.publish(pool, by, &mut table);
+        }
+        self.tree.unlock(pool, std::mem::take(&mut table.anchor));
         self.clock += 1;
-        self.sessions.insert(
-            session,
-            Session {
-                table,
-                pending,
-                last_used: self.clock,
-            },
-        );
+        let tokens = table.tokens().to_vec();
+        let rotated = if approximate {
+            Some(table)
+        } else {
+            table.release(pool);
+            None
+        };
+        let session = Session {
+            scope: by.scope.clone(),
+            tokens,
+            pending,
+            last_used: self.clock,
+            rotated,
+        };
+        self.sessions.insert(by.session, session);
     }
 
-    /// Forgets a session's own table.
-    pub fn close(&mut self, pool: &mut PagePool, session: u64) {
-        if let Some(session) = self.sessions.remove(&session) {
-            session.table.release(pool);
+    /// Gives back what a request held, and keeps nothing of it.
+    pub fn give_up(&mut self, pool: &mut PagePool, mut table: PageTable) {
+        self.tree.unlock(pool, std::mem::take(&mut table.anchor));
+        table.release(pool);
+    }
+
+    /// Forgets a session's rotated pages.
+    pub fn forget_rotated(&mut self, pool: &mut PagePool, session: u64) {
+        let session = self.sessions.get_mut(&session);
+        if let Some(table) = session.and_then(|session| session.rotated.take()) {
+            table.release(pool);
         }
     }
 
-    /// The page table an idle session keeps.
-    pub fn session(&self, session: u64) -> Option<&PageTable> {
-        self.sessions.get(&session).map(|session| &session.table)
+    /// Forgets a session, and what was cached for it alone.
+    pub fn close(&mut self, pool: &mut PagePool, session: u64) {
+        self.forget_rotated(pool, session);
+        let Some(Session { scope, .. }) = self.sessions.remove(&session) else {
+            return;
+        };
+        if self.policy == CachePolicy::Session {
+            self.tree.drop_session(pool, self.owner(&scope, session));
+        }
+    }
+
+    /// Bars whatever begins with `ids` from `start` on and takes it out of the tree; how many pages went. `spoken_for`
+    /// pages are promised to running requests; `domain` is asked for once, at the first of these.
+    pub fn quarantine(
+        &mut self,
+        pool: &mut PagePool,
+        scope: &Scope,
+        (ids, start): (&[u32], usize),
+        spoken_for: usize,
+        domain: impl FnOnce() -> Domain,
+    ) -> Result<usize> {
+        let tombstones = self
+            .tombstones
+            .get_or_insert_with(|| Tombstones::new(domain()));
+        tombstones.add(scope, ids, start)?;
+        let owner = self.owner(scope, 0);
+        let spare = pool.available().saturating_sub(spoken_for);
+        Ok(self.tree.quarantine(pool, owner, (ids, start), spare))
+    }
+
+    /// Holds what is cached of a text, until released or until `ends` has passed; nothing if nothing is cached.
+    pub fn hold(&mut self, wanted: Wanted<'_>, ends: Option<u64>) -> Option<(HoldId, usize)> {
+        let findable = self.findable(wanted);
+        let owner = self.owner(wanted.scope, wanted.session);
+        let found = self.tree.find(owner, findable, wanted.priority);
+        let len = found.pages.len() * PAGE_POSITIONS;
+        (len > 0).then(|| (self.tree.hold(found.node, ends), len))
+    }
+
+    /// Ends a hold; false if it has ended.
+    pub fn release_hold(&mut self, pool: &mut PagePool, hold: HoldId) -> bool {
+        self.tree.release_hold(pool, hold)
+    }
+
+    /// Ends leases whose time is up; how many.
+    pub fn expire(&mut self, pool: &mut PagePool, now: u64) -> usize {
+        self.tree.expire(pool, now)
+    }
+
+    /// The text of an idle session and its pending token.
+    pub fn text(&self, session: u64) -> Option<(&Scope, &[u32], Option<u32>)> {
+        let session = self.sessions.get(&session)?;
+        Some((&session.scope, &session.tokens, session.pending))
+    }
+
+    /// Whether an idle session's pages were rotated.
+    pub fn is_rotated(&self, session: u64) -> bool {
+        let session = self.sessions.get(&session);
+        session.is_some_and(|session| session.rotated.is_some())
+    }
+
+    /// Takes out of the tree what only this session has of its text beyond the first `keep` positions.
+    pub fn drop_text(&mut self, pool: &mut PagePool, session: u64, keep: usize) -> usize {
+        let Some(own) = self.sessions.get(&session) else {
+            return 0;
+        };
+        let others = self.sessions.iter().filter(|(id, _)| **id != session);
+        let of_others = others
+            .filter(|(_, other)| other.scope == own.scope)
+            .map(|(_, other)| common_prefix(&other.tokens, &own.tokens));
+        let keep = of_others.max().unwrap_or(0).max(keep);
+        let owner = self.owner(&own.scope, session);
+        self.tree.drop_text(pool, owner, &own.tokens, keep)
+    }
+
+    /// The pages that hold an idle session's text, if all of it is cached.
+    pub fn session_pages(&mut self, session: u64) -> Option<Vec<PageId>> {
+        let own = self.sessions.get(&session)?;
+        if let Some(table) = &own.rotated {
+            return Some(table.pages().to_vec());
+        }
+        let owner = self.owner(&own.scope, session);
+        let found = self.tree.find(owner, &own.tokens, i32::MIN);
+        if found.len() < own.tokens.len() {
+            return None;
+        }
+        let tail = found.tail.map(|(page, _)| page);
+        Some(found.pages.into_iter().chain(tail).collect())
     }
 
     /// Adds this cache's references to `held`, for [`PagePool::check`].
     pub fn count_held(&self, held: &mut HashMap<PageId, usize>) {
         self.tree.count_held(held);
-        for page in self
-            .sessions
-            .values()
-            .flat_map(|session| session.table.pages())
-        {
+        let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
+        for page in rotated.flat_map(PageTable::pages) {
             *held.entry(*page).or_default() += 1;
         }
     }
 }
 
 impl Session {
+    /// Where its pending token stands in `prompt`, unless that many positions are there already.
     fn carried_at(&self, prompt: &[u32], matched: usize) -> Option<usize> {
-        let end = self.table.len();
+        let end = self.tokens.len();
         let goes_on = self.pending.is_some() && prompt.get(end).copied() == self.pending;
-        (matched == end && goes_on).then_some(end)
-    }
-}
-
-fn release_all(pool: &mut PagePool, session: Option<Session>) {
-    if let Some(session) = session {
-        session.table.release(pool);
-    }
-}
-
-/// The pages of a match, kept from eviction while room is made.
-struct Pins {
-    pages: Vec<PageId>,
-    matched: usize,
-}
-
-impl Pins {
-    /// Pins the first of `pages`, as many as hold `matched` positions.
-    fn new(pool: &mut PagePool, pages: &[PageId], matched: usize) -> Self {
-        let pages = pages[..matched.div_ceil(PAGE_POSITIONS)].to_vec();
-        for page in &pages {
-            pool.retain(*page);
-        }
-        Self { pages, matched }
-    }
-
-    /// Gives up the partly matched page if there is one, all pages otherwise.
-    fn shorten(&mut self, pool: &mut PagePool) {
-        let rest = self.matched % PAGE_POSITIONS;
-        let keep = if rest > 0 { self.pages.len() - 1 } else { 0 };
-        for page in self.pages.drain(keep..) {
-            pool.release(page);
-        }
-        self.matched = keep * PAGE_POSITIONS;
-    }
-
-    /// A table of the matched positions: whole pages by reference, the rest as a copy.
-    fn share(self, pool: &mut PagePool, prompt: &[u32]) -> Result<PageTable> {
-        let tail = self.pages.get(self.matched / PAGE_POSITIONS).copied();
-        let table = PageTable::share(pool, &prompt[..self.matched], &self.pages, tail);
-        self.release(pool);
-        table
-    }
-
-    fn release(self, pool: &mut PagePool) {
-        for page in self.pages {
-            pool.release(page);
-        }
+        (goes_on && matched <= end && prompt.starts_with(&self.tokens)).then_some(end)
     }
 }

@@ -4,8 +4,9 @@
 
 mod batch;
 mod cache;
+mod pins;
 mod request;
 
 pub use batch::{Batch, plan};
-pub use cache::{Cache, CachePolicy, Found};
+pub use cache::{Cache, CachePolicy, Found, Wanted};
 pub use request::{Active, Request, check_prompt};

@@ -1,7 +1,8 @@
 //! A request from submission to its last token.
 
+use super::cache::Wanted;
 use crate::error::{Error, Result};
-use crate::kv::{PageTable, RowCounts, RowSource};
+use crate::kv::{PageTable, RowCounts, RowSource, Scope};
 use crate::model::Config;
 use crate::sample::SamplingParams;
 
@@ -20,9 +21,23 @@ pub struct Request {
     pub ignore_eos: bool,
     /// How tokens are chosen.
     pub sampling: SamplingParams,
+    /// Who may share what is cached of it.
+    pub scope: Scope,
+    /// How much its pages are worth keeping, for the eviction policy `priority`.
+    pub priority: i32,
 }
 
 impl Request {
+    /// What the cache is asked for it.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            scope: &self.scope,
+            session: self.session,
+            priority: self.priority,
+            prompt: &self.prompt,
+        }
+    }
+
     /// That the model can run it.
     pub fn check(&self, config: &Config) -> Result<()> {
         if self.decode_max == 0 {
@@ -78,6 +93,8 @@ pub struct Active {
     pub chunks: usize,
     /// Pages it may still allocate.
     pub reserved: usize,
+    /// Whether it goes on from rotated positions.
+    pub approximate: bool,
 }
 
 impl Active {

@@ -151,6 +151,7 @@ impl engine::Sink for Record {
                 request,
                 own,
                 instance,
+                ..
             } => {
                 self.prefix.insert(request, (own, instance));
             }
@@ -182,6 +183,7 @@ pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::
         cache: engine::CachePolicy::Shared,
         batched: true,
         shared_attention: true,
+        ..engine::EngineOptions::default()
     }
 }
 

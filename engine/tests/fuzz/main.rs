@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 
 use engine::template::{ChatInput, ChatTemplate, Clock, Json};
 use engine::weights::gguf::Gguf;
-use engine::{
-    CachePolicy, Engine, EngineOptions, Error, KernelChoice, Mode, Model, Result, Tokenizer,
-};
+use engine::{Engine, EngineOptions, Error, KernelChoice, Mode, Model, Result, Tokenizer};
 use mutate::{Random, mutant};
 use serde_json::json;
 
@@ -144,9 +142,7 @@ fn compute(model: Model) -> Result<()> {
         threads: 1,
         chunk_tokens: 64,
         kv_pages: 4,
-        cache: CachePolicy::Shared,
-        batched: true,
-        shared_attention: true,
+        ..EngineOptions::default()
     };
     Engine::new(model, &options)?.logits(&[0, 1, 2], false)?;
     Ok(())

@@ -106,6 +106,7 @@ fn options(mode: Mode, path: &Combination) -> EngineOptions {
         cache: CachePolicy::Shared,
         batched: true,
         shared_attention: path.shared_attention,
+        ..EngineOptions::default()
     }
 }
 
@@ -182,6 +183,7 @@ impl Sink for Heard {
                 request,
                 own,
                 instance,
+                ..
             } => {
                 self.0.entry(request).or_default().hit = own + instance;
             }

@@ -178,6 +178,7 @@ fn options(
         cache: CachePolicy::None,
         batched: false,
         shared_attention: false,
+        ..EngineOptions::default()
     })
 }
 
