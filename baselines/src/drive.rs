@@ -157,6 +157,7 @@ impl Session {
             prompt: agent.transcript.clone(),
             decode_max,
             ignore_eos: true,
+            priority: (self.workload.agents - index) as i32, // agent 0's text is kept longest
             ..Request::default()
         })
     }

@@ -18,6 +18,9 @@ pub enum Error {
     /// The envelope names a mode that does not exist.
     #[error("run: {0}")]
     Mode(String),
+    /// The envelope names a policy of eviction that the engine does not have.
+    #[error("run.eviction: {0}")]
+    Eviction(String),
     /// The last turn would not fit the model.
     #[error(
         "an agent's transcript grows to {needed} positions and model {model} has {available}; lower \

@@ -5,13 +5,15 @@
 use std::path::Path;
 
 use engine::{
-    CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, NullSink, Request, Sink,
+    CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, Mode, Model, NullSink,
+    OnQuarantine, Request, Scope, Sink,
 };
 use workloads::arm::Cache;
 use workloads::envelope::{ResolvedCells, Run};
-use workloads::trace::Settings;
+use workloads::trace::{KvNode, KvTombstone, Settings};
 
 use crate::arm::{Arm, Kv, Quarantined, Report};
+use crate::drive::session_name;
 use crate::{ArmJob, CellJob, Error};
 
 /// Prompt and answer of the warm-up: enough to run every kernel of both phases once.
@@ -100,7 +102,7 @@ impl Native {
             page_positions: engine::PAGE_POSITIONS,
             chunk_tokens: self.options.chunk_tokens,
             kv_pages: self.options.kv_pages,
-            eviction: "lru".to_owned(), // GLUE
+            eviction: self.options.eviction.to_string(),
             greedy: true,
         }
     }
@@ -123,12 +125,33 @@ impl Arm for Native {
         }
     }
 
-    fn quarantine(&mut self, _ids: &[u32], _start: usize) -> Result<Quarantined, Error> {
-        Err(Error::Contradiction("STUB quarantine".to_owned()))
+    fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+        let (scope, running) = (Scope::default(), OnQuarantine::Finish);
+        let done = self.engine.quarantine(&scope, ids, start, running)?;
+        Ok(Quarantined {
+            pages: done.pages,
+            running: done.running,
+        })
     }
 
     fn kv(&self) -> Result<Kv, Error> {
-        Err(Error::Contradiction("STUB kv".to_owned()))
+        let KvSnapshot { nodes, tombstones } = self.engine.kv_snapshot();
+        let node = |node: engine::KvNode| KvNode {
+            id: node.id,
+            parent: node.parent,
+            positions: node.positions,
+            session: usize::try_from(node.session).ok().map(session_name),
+            hits: node.hits,
+        };
+        let tombstone = |it: engine::KvTombstone| KvTombstone {
+            parent: it.parent,
+            start: it.start,
+            positions: it.positions,
+        };
+        Ok(Kv {
+            nodes: nodes.into_iter().map(node).collect(),
+            tombstones: tombstones.into_iter().map(tombstone).collect(),
+        })
     }
 }
 
@@ -172,6 +195,11 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         threads: run.threads,
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
+        eviction: run
+            .eviction
+            .word()
+            .parse::<Eviction>()
+            .map_err(Error::Eviction)?,
         ..EngineOptions::default()
     })
 }

@@ -69,7 +69,7 @@ impl Reader<'_> {
         });
     }
 
-    /// As many as there were quarantines, each where one took a text out. Without a cache there is nothing to refuse.
+    /// As many as there were quarantines, each where one took a text out.
     fn check_tombstones(&self, kv: &Kv, pages: &BTreeMap<u64, u64>, notes: &mut Notebook) {
         for tombstone in &kv.tombstones {
             let known = |it| pages.contains_key(&it);
@@ -82,8 +82,8 @@ impl Reader<'_> {
         }
         let stated = kv.tombstones.iter().map(|it| (it.start, it.positions));
         let mut stated: Vec<_> = stated.collect();
-        let barred = self.barred.iter().filter(|_| self.cache != Cache::None);
-        let mut expected: Vec<_> = barred.map(|it| (it.start, it.positions())).collect();
+        let expected = self.barred.iter().map(|it| (it.start, it.positions()));
+        let mut expected: Vec<_> = expected.collect();
         stated.sort_unstable();
         expected.sort_unstable();
         let what = "tombstones (start and positions)";

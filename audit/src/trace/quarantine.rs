@@ -3,7 +3,6 @@
 //! Not here: whether the envelope asked for it (`session`), or what the cache says it refuses (`kv`).
 
 use super::Reader;
-use super::request::Stage;
 use crate::line::{Base, Quarantine};
 use crate::notebook::{Layer, Notebook, Stop};
 use crate::oracle::PAGE_POSITIONS;
@@ -71,9 +70,8 @@ impl Reader<'_> {
         let mut key = prompt;
         key.truncate(end.min(first_page_end) as usize);
         self.hold(key.len(), notes)?;
-        let in_flight = |stage| stage != Stage::Requested;
-        let running = (self.requests.values())
-            .filter(|it| in_flight(it.stage()) && it.ids().starts_with(&key));
+        let barred = self.requests.values();
+        let running = barred.filter(|it| it.ids().starts_with(&key));
         let running = running.count() as u64;
         notes.same(Layer::Count, "running", &line.running, &running);
         let most = self.kv_pages();

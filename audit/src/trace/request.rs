@@ -176,7 +176,7 @@ impl Reader<'_> {
                 "own is {own}, beyond the oracle: the session had {own_limit} of these positions"
             )
         });
-        let barred_at = barred_at(&self.barred, &asking.ids).filter(|_| self.cache != Cache::None);
+        let barred_at = barred_at(&self.barred, &asking.ids);
         notes.same(Layer::Reuse, "barred_at", &prefix.barred_at, &barred_at);
         let past = barred_at.is_some_and(|barred_at| matched > barred_at);
         notes.check(Layer::Reuse, !past, || {
@@ -344,10 +344,6 @@ impl Reader<'_> {
 impl Asking {
     pub(super) fn ids(&self) -> &[u32] {
         &self.ids
-    }
-
-    pub(super) fn stage(&self) -> Stage {
-        self.stage
     }
 
     /// Its agent and turn.
