@@ -25,7 +25,7 @@ pub use kv::{Eviction, KvDtype, Order, Quarantine};
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 9] = [
+const EMBEDDED: [(&str, &str); 14] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
@@ -50,6 +50,26 @@ const EMBEDDED: [(&str, &str); 9] = [
     ("engine-q4_0", include_str!("../envelopes/engine-q4_0.toml")),
     ("engine-q4_1", include_str!("../envelopes/engine-q4_1.toml")),
     ("instrument", include_str!("../envelopes/instrument.toml")),
+    (
+        "quarantine-mid-run",
+        include_str!("../envelopes/quarantine-mid-run.toml"),
+    ),
+    (
+        "working-set-over-capacity",
+        include_str!("../envelopes/working-set-over-capacity.toml"),
+    ),
+    (
+        "working-set-within-capacity",
+        include_str!("../envelopes/working-set-within-capacity.toml"),
+    ),
+    (
+        "interleaved-order",
+        include_str!("../envelopes/interleaved-order.toml"),
+    ),
+    (
+        "sequential-order",
+        include_str!("../envelopes/sequential-order.toml"),
+    ),
 ];
 
 /// What an envelope may ask: the `[workload]` table of its kind.
