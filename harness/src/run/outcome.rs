@@ -207,11 +207,8 @@ fn plays_unequal_turns(record: &RunRecord) -> bool {
 const MEMORY_OVER: &str = "agent-kv";
 
 fn arms_table(record: &RunRecord) -> Table {
-    let warm = record
-        .arms
-        .get(MEMORY_OVER)
-        .and_then(|arm| arm.kv_bytes_peak);
-    let warm = warm.filter(|_| !plays_unequal_turns(record));
+    let warm = record.arms.get(MEMORY_OVER);
+    let warm = warm.and_then(|arm| arm.kv_bytes_peak.zip(arm.requests));
     let mut header = vec![
         "arm",
         "prefill computed",
@@ -228,10 +225,9 @@ fn arms_table(record: &RunRecord) -> Table {
     let known = workloads::arm::every_name().into_iter();
     for (name, arm) in known.filter_map(|name| Some((name, record.arms.get(name)?))) {
         let mut cells = arm_cells(name, arm).to_vec();
-        cells.extend(warm.map(|warm| {
-            or_dash(arm.kv_bytes_peak, |peak| {
-                format!("{:.2}x", peak as f64 / warm as f64)
-            })
+        cells.extend(warm.map(|(warm, requests)| {
+            let peak = arm.kv_bytes_peak.filter(|_| arm.requests == Some(requests));
+            or_dash(peak, |peak| format!("{:.2}x", peak as f64 / warm as f64))
         }));
         table.row(cells);
     }

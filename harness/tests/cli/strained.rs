@@ -93,10 +93,11 @@ fn a_run_without_a_tree_says_which_envelopes_have_one_and_how_to_get_it() {
     let place = Place::new();
     let directory = place.sealed_run();
     let directory = directory.to_str().unwrap();
-    place
-        .run(&["kv", directory])
-        .expect(2)
-        .complains(&["kv = true", "[evidence]", "quarantine-mid-run"]);
+    place.run(&["kv", directory]).expect(2).complains(&[
+        "kv = true",
+        "[evidence]",
+        "quarantine-mid-run",
+    ]);
     let with_tree = run(&place, &quarantine());
     place
         .run(&["kv", &with_tree, "--arm", "fuse"])
