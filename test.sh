@@ -69,6 +69,8 @@ if [ "$tier" = full ]; then
   say "instructions per multiply-add"
   command -v valgrind > /dev/null || echo "instruction counts: valgrind is not installed" >> "$FAK_SKIPS"
   cargo bench --profile dev -p engine --bench instructions
+  say "instructions of finding and evicting cached pages"
+  cargo bench --profile dev -p engine --bench kv_cost
   say "floors of the products; a shared machine is noisy: only FAK_FLOORS=1 makes them fail the run"
   cargo bench --profile dev -p engine --bench floors || [ "${FAK_FLOORS:-0}" != 1 ]
   say "fuzz, half a minute each"

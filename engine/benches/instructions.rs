@@ -9,8 +9,9 @@
 mod common;
 
 use std::hint::black_box;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
+use common::counted;
 use common::{HEAD_DIM, Page, all_seen, attend, matrix, noise, rounded};
 use engine::kernels::{KernelChoice, Kernels};
 use engine::tensor::DType;
@@ -82,8 +83,8 @@ fn main() -> ExitCode {
     if let [name, calls] = arguments.as_slice() {
         return run_one(&kernels, name, calls);
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("not counted: valgrind is not installed (apt install valgrind)");
+    if let Some(why) = counted::unavailable() {
+        println!("{why}");
         return ExitCode::SUCCESS;
     }
     match works().iter().map(check).collect::<Result<Vec<bool>, _>>() {
@@ -110,12 +111,7 @@ fn run_one(kernels: &Kernels, name: &str, calls: &str) -> ExitCode {
 
 /// Prints a work's count; whether it is the expected one.
 fn check(work: &Work) -> Result<bool, String> {
-    let [few, many] = [
-        instructions(work.name, CALLS[0])?,
-        instructions(work.name, CALLS[1])?,
-    ];
-    let multiply_adds = work.multiply_adds * (CALLS[1] - CALLS[0]);
-    let found = (many - few) as f64 / multiply_adds as f64;
+    let found = counted::per_call(work.name, CALLS)? / work.multiply_adds as f64;
     let held = (found / work.expected - 1.0).abs() <= TOLERANCE;
     let verdict = if held {
         "held"
@@ -127,21 +123,4 @@ fn check(work: &Work) -> Result<bool, String> {
         work.name, work.expected
     );
     Ok(held)
-}
-
-/// Instructions of a whole run of `calls` calls.
-fn instructions(name: &str, calls: u64) -> Result<u64, String> {
-    let this = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(this)
-        .args([name, &calls.to_string()])
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
-    collected
-        .filter(|_| output.status.success())
-        .and_then(|(_, count)| count.trim().parse().ok())
-        .ok_or_else(|| format!("valgrind counted nothing for {name}:\n{said}"))
 }

@@ -3,6 +3,8 @@
 //! Not here: what is measured and what it is compared with.
 #![allow(dead_code)] // each bench uses its part
 
+pub(crate) mod counted;
+
 use std::time::Instant;
 
 use engine::kernels::{KernelChoice, Kernels};
