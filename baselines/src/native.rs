@@ -9,7 +9,7 @@ use engine::{
     OnQuarantine, Request, Scope, Sink,
 };
 use workloads::arm::Cache;
-use workloads::envelope::{ResolvedCells, Run};
+use workloads::envelope::{self, ResolvedCells, Run};
 use workloads::trace::{KvNode, KvTombstone, Settings};
 
 use crate::arm::{Arm, Kv, Quarantined, Report};
@@ -186,8 +186,16 @@ fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<Engi
 
 /// One cache for everyone, everyone in every step, settings as the run asks.
 fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
+    let mode = mode.parse::<Mode>().map_err(Error::Mode)?;
+    let own = mode.kv_type().name();
+    if let Some(asked) = run.kv_dtype.filter(|asked| asked.word() != own) {
+        return Err(Error::KvDtype {
+            asked: asked.word(),
+            own,
+        });
+    }
     Ok(EngineOptions {
-        mode: mode.parse::<Mode>().map_err(Error::Mode)?,
+        mode,
         kernels: run
             .kernels
             .parse::<KernelChoice>()
@@ -195,13 +203,19 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         threads: run.threads,
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
-        eviction: run
-            .eviction
-            .word()
-            .parse::<Eviction>()
-            .map_err(Error::Eviction)?,
+        eviction: policy(run.eviction),
         ..EngineOptions::default()
     })
+}
+
+fn policy(asked: envelope::Eviction) -> Eviction {
+    match asked {
+        envelope::Eviction::Lru => Eviction::Lru,
+        envelope::Eviction::Lfu => Eviction::Lfu,
+        envelope::Eviction::Fifo => Eviction::Fifo,
+        envelope::Eviction::Priority => Eviction::Priority,
+        envelope::Eviction::Cost => Eviction::Cost,
+    }
 }
 
 #[cfg(test)]

@@ -247,6 +247,14 @@ fn computed(lines: &[Line]) -> (u64, Vec<(String, String)>) {
     panic!("the trace has no end");
 }
 
+const POLICIES: [Eviction; 5] = [
+    Eviction::Lru,
+    Eviction::Lfu,
+    Eviction::Fifo,
+    Eviction::Priority,
+    Eviction::Cost,
+];
+
 #[test]
 fn with_few_pages_every_arm_and_policy_answers_alike_and_computes_no_less_and_with_enough_exactly()
 {
@@ -257,7 +265,6 @@ fn with_few_pages_every_arm_and_policy_answers_alike_and_computes_no_less_and_wi
     let (outcome, _) = run(&envelope, "fused");
     assert!(matches!(outcome, Err(Error::Pages { needed: 4, .. })));
     let (_, expected) = computed(&run(&smoke(&Overrides::default()), "naive").1);
-    use Eviction::{Cost, Fifo, Lfu, Lru, Priority};
     for (arm, order) in [
         ("agent-kv", Order::Turns),
         ("agent-kv-batched", Order::Turns),
@@ -266,7 +273,7 @@ fn with_few_pages_every_arm_and_policy_answers_alike_and_computes_no_less_and_wi
     ] {
         envelope.workload.order = order;
         let closed = counts(named(arm).unwrap(), &envelope.workload.shape()).unwrap();
-        for eviction in [Lru, Lfu, Fifo, Priority, Cost] {
+        for eviction in POLICIES {
             for kv_pages in [4, 5, 7, enough] {
                 (envelope.run.kv_pages, envelope.run.eviction) = (kv_pages, eviction);
                 let (outcome, lines) = run(&envelope, arm);
