@@ -51,7 +51,8 @@ impl Session {
         }
     }
 
-    /// Holds requests that come one by one to the declared order. Of agents that are answered together any may be ahead.
+    /// Holds requests that come one by one to the declared order, and agents to what is taken out before they go on. Of agents
+    /// that are answered together any may be ahead.
     fn follow_order(&mut self, request: &Request, notes: &mut Notebook) {
         let Workload { agents, turns, .. } = self.work;
         let next = match self.last {
@@ -79,6 +80,13 @@ impl Session {
         });
         self.last = Some(found);
         self.open += 1;
+        let (agent, turn) = found;
+        let asked = self.work.quarantine;
+        let due = asked.is_some_and(|asked| asked.turn < turn && agent < asked.agents);
+        let holds = !due || self.quarantined.contains(&agent);
+        notes.check(Layer::Prompt, holds, || {
+            format!("agent {agent} goes on before its result is taken out as was declared")
+        });
     }
 
     /// What was declared to be taken out, when it may be: the result of the turn that is over, once.
@@ -128,12 +136,6 @@ impl Session {
     ) {
         self.follow_order(request, notes);
         let (work, Request { agent, turn, .. }) = (&self.work, request);
-        let due = (work.quarantine).is_some_and(|it| it.turn < *turn && *agent < it.agents);
-        notes.check(
-            Layer::Prompt,
-            !due || self.quarantined.contains(agent),
-            || format!("agent {agent} goes on before its result is taken out as was declared"),
-        );
         notes.check(
             Layer::Prompt,
             *agent < work.agents && *turn < work.turns,

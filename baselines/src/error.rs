@@ -18,14 +18,6 @@ pub enum Error {
     /// The envelope names a mode that does not exist.
     #[error("run: {0}")]
     Mode(String),
-    /// The envelope names a type of the cache that the mode does not have.
-    #[error("run.kv_dtype is {asked}, this mode keeps {own}; leave it out")]
-    KvDtype {
-        /// The type asked for.
-        asked: &'static str,
-        /// The mode's.
-        own: &'static str,
-    },
     /// The last turn would not fit the model.
     #[error(
         "an agent's transcript grows to {needed} positions and model {model} has {available}; lower \

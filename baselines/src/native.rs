@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use engine::{
-    CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, Mode, Model, NullSink,
-    OnQuarantine, Request, Scope, Sink,
+    CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, KvType, Mode, Model,
+    NullSink, OnQuarantine, Request, Scope, Sink,
 };
 use workloads::arm::Cache;
-use workloads::envelope::{self, ResolvedCells, Run};
+use workloads::envelope::{self, KvDtype, ResolvedCells, Run};
 use workloads::trace::{KvNode, KvTombstone, Settings};
 
 use crate::arm::{Arm, Kv, Quarantined, Report};
@@ -186,16 +186,9 @@ fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<Engi
 
 /// One cache for everyone, everyone in every step, settings as the run asks.
 fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
-    let mode = mode.parse::<Mode>().map_err(Error::Mode)?;
-    let own = mode.kv_type().name();
-    if let Some(asked) = run.kv_dtype.filter(|asked| asked.word() != own) {
-        return Err(Error::KvDtype {
-            asked: asked.word(),
-            own,
-        });
-    }
     Ok(EngineOptions {
-        mode,
+        mode: mode.parse::<Mode>().map_err(Error::Mode)?,
+        kv_type: run.kv_dtype.map(kv_type),
         kernels: run
             .kernels
             .parse::<KernelChoice>()
@@ -206,6 +199,14 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         eviction: policy(run.eviction),
         ..EngineOptions::default()
     })
+}
+
+fn kv_type(asked: KvDtype) -> KvType {
+    match asked {
+        KvDtype::F32 => KvType::F32,
+        KvDtype::F16 => KvType::F16,
+        KvDtype::Q8_0 => KvType::Q8_0,
+    }
 }
 
 fn policy(asked: envelope::Eviction) -> Eviction {

@@ -163,3 +163,21 @@ fn what_an_envelope_may_not_ask_of_a_cache_is_refused_with_its_line() {
         refused.complains(&["wrong.toml", "line", words]);
     }
 }
+
+#[test]
+fn a_cache_of_bytes_answers_alike_in_all_arms_is_replayed_as_one_and_is_smaller() {
+    let place = Place::new();
+    let once = SMOKE.replacen("reps = 5", "reps = 1", 1);
+    let in_bytes = once.replacen("kernels = \"auto\" ", "kv_dtype = \"q8_0\" #", 1);
+    assert_ne!(in_bytes, once);
+    let (plain, bytes) = (run(&place, &once), run(&place, &in_bytes));
+    place.run(&["audit", &bytes, "--replay", "50%"]).expect(0);
+    let peak = |directory: &str| {
+        let record = super::read_json(&std::path::Path::new(directory).join("run.json"));
+        let peak = record["arms"]["fused"]["kv_bytes_peak"].as_u64().unwrap();
+        (record["effective"]["kv_dtype"].clone(), peak)
+    };
+    let ((plain_dtype, plain), (dtype, bytes)) = (peak(&plain), peak(&bytes));
+    assert_eq!((plain_dtype, dtype), ("f32".into(), "q8_0".into()));
+    assert!(bytes * 3 < plain, "{bytes} of {plain}");
+}
