@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::envelope::{Plan, Work, check_positive};
+use crate::envelope::{Evidence, Plan, Work, check_positive, lru};
 use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::seeded::{Seeded, check_seeded};
@@ -56,7 +56,11 @@ impl Work for EngineWork {
         matches!(arm, "fak" | "fak-unshared") || flash_attention(arm).is_some()
     }
 
-    fn check(&self, run: &Plan, notes: &mut Notebook) {
+    fn check(&self, run: &Plan, evidence: &Evidence, notes: &mut Notebook) {
+        let plain = run.eviction == lru() && run.kv_dtype.is_none() && !evidence.kv;
+        notes.check(Layer::Format, plain, || {
+            "run.eviction, run.kv_dtype and evidence.kv are for sessions".to_owned()
+        });
         notes.check(Layer::Format, run.arm_turns.is_empty(), || {
             "run.arm_turns: cells have no turns to play fewer of".to_owned()
         });

@@ -4,10 +4,10 @@
 
 use crate::cell::CellDemands;
 use crate::line::{Finish, Request, Step};
-use crate::notebook::Notebook;
+use crate::notebook::{Notebook, Stop};
 use crate::oracle::Cache;
 use crate::session::Session;
-use crate::trace::Counters;
+use crate::trace::{Counters, Cut};
 
 /// The demands of one workload on one trace.
 pub(crate) enum Demands<'a> {
@@ -49,6 +49,14 @@ impl Demands<'_> {
         match self {
             Self::Session(session) => session.finish(finish, notes),
             Self::Cell(cell) => cell.finish(finish, notes),
+        }
+    }
+
+    /// A text was taken out of the cache.
+    pub(crate) fn quarantine(&mut self, cut: &Cut, notes: &mut Notebook) -> Result<(), Stop> {
+        match self {
+            Self::Session(session) => session.quarantine(cut, notes),
+            Self::Cell(_) => Err(notes.stop("nothing is taken out of the cache of a cell")),
         }
     }
 

@@ -8,18 +8,23 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::format::{keyed, stated};
-use crate::notebook::{Layer, Notebook};
+use crate::notebook::{Layer, Notebook, quote};
 use crate::oracle;
 
 /// Repetitions of one arm an auditor is ready to look for.
 const MAX_REPS: u64 = 1_000;
+
+/// Which pages go first when room is needed.
+const EVICTIONS: [&str; 5] = ["lru", "lfu", "fifo", "priority", "cost"];
+/// What keys and values are kept as.
+const KV_DTYPES: [&str; 3] = ["f32", "f16", "q8_0"];
 
 /// What an envelope of one kind asks.
 pub(crate) trait Work: DeserializeOwned {
     /// Whether an arm of this kind has this name.
     fn knows_arm(arm: &str) -> bool;
     /// Checks the `workload` table, and what `run` says of it.
-    fn check(&self, run: &Plan, notes: &mut Notebook);
+    fn check(&self, run: &Plan, evidence: &Evidence, notes: &mut Notebook);
 }
 
 /// The declared question.
@@ -35,7 +40,7 @@ pub(crate) struct Envelope<W = Workload> {
     pub(crate) mode: String,
     pub(crate) workload: W,
     pub(crate) run: Plan,
-    evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Only where the arm `mock` runs.
     #[serde(default, deserialize_with = "stated")]
     mock: Option<Script>,
@@ -77,6 +82,19 @@ pub(crate) struct Workload {
     pub(crate) result: u64,
     workers: u64,
     pub(crate) seed: u64,
+    /// `turns` or `agents`: whose turn is next.
+    #[serde(default = "turns")]
+    pub(crate) order: String,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) quarantine: Option<Quarantine>,
+}
+
+/// The result read at turn k is taken out of the cache when that turn is over, of the first so many agents.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quarantine {
+    pub(crate) turn: u64,
+    pub(crate) agents: u64,
 }
 
 /// Which arms, how often, with what.
@@ -93,12 +111,29 @@ pub(crate) struct Plan {
     pub(crate) kernels: String,
     pub(crate) chunk_tokens: u64,
     pub(crate) kv_pages: u64,
+    #[serde(default = "lru")]
+    pub(crate) eviction: String,
+    /// The mode's own where it is left out.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) kv_dtype: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Evidence {
+pub(crate) struct Evidence {
     prompts: String,
+    /// Traces end with what the cache holds.
+    #[serde(default)]
+    pub(crate) kv: bool,
+}
+
+fn turns() -> String {
+    "turns".to_owned()
+}
+
+/// The policy of envelopes and traces that name none.
+pub(crate) fn lru() -> String {
+    "lru".to_owned()
 }
 
 impl Plan {
@@ -155,7 +190,7 @@ impl Work for Workload {
         oracle::LADDER.contains(&arm) || arm == oracle::MOCK
     }
 
-    fn check(&self, run: &Plan, notes: &mut Notebook) {
+    fn check(&self, run: &Plan, _evidence: &Evidence, notes: &mut Notebook) {
         notes.same(
             Layer::Format,
             "workload.kind",
@@ -177,10 +212,34 @@ impl Work for Workload {
             || "workload asks for more tokens than 64 bits count".to_owned(),
         );
         self.check_turns(run, notes);
+        let order = self.order.as_str();
+        notes.check(Layer::Format, ["turns", "agents"].contains(&order), || {
+            format!(
+                "workload.order is {}, expected turns or agents",
+                quote(order)
+            )
+        });
+        notes.check(Layer::Format, self.can_quarantine(run), || {
+            let asked = quote(&self.quarantine);
+            format!("workload.quarantine is {asked}: a result is read at a turn from 1 on, a turn follows, and no agent is without a cache")
+        });
     }
 }
 
 impl Workload {
+    /// Whether what is to be taken out can be.
+    fn can_quarantine(&self, run: &Plan) -> bool {
+        let scripted = run.arms.iter().any(|arm| arm == oracle::MOCK);
+        self.quarantine.is_none_or(|asked| {
+            let followed = asked.turn < self.turns.saturating_sub(1);
+            asked.turn > 0
+                && followed
+                && (1..=self.agents).contains(&asked.agents)
+                && self.result > 0
+                && !scripted
+        })
+    }
+
     /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
     fn check_turns(&self, run: &Plan, notes: &mut Notebook) {
         for (arm, turns) in &run.arm_turns {
@@ -207,7 +266,7 @@ impl<W: Work> Envelope<W> {
     /// Checks the envelope alone; `false` where nothing further can be derived from it.
     pub(crate) fn check(&self, notes: &mut Notebook) -> bool {
         let (before, run) = (notes.count(), &self.run);
-        self.workload.check(run, notes);
+        self.workload.check(run, &self.evidence, notes);
         notes.same(
             Layer::Format,
             "evidence.prompts",
@@ -221,6 +280,16 @@ impl<W: Work> Envelope<W> {
             ("run.reps", run.reps),
         ] {
             check_positive(name, value, notes);
+        }
+        for (name, value, known) in [
+            ("run.eviction", Some(&run.eviction), &EVICTIONS[..]),
+            ("run.kv_dtype", run.kv_dtype.as_ref(), &KV_DTYPES[..]),
+        ] {
+            let is_known = value.is_none_or(|value| known.contains(&value.as_str()));
+            notes.check(Layer::Format, is_known, || {
+                let (value, known) = (quote(&value), known.join(", "));
+                format!("{name} is {value}, expected one of {known}")
+            });
         }
         run.check_arms(W::knows_arm, notes);
         let asked = run.arms.iter().any(|arm| arm == oracle::MOCK);

@@ -213,6 +213,18 @@ pub(crate) fn as_asked(trace: &Trace, run: &Plan, notes: &mut Notebook) {
     ] {
         notes.same(Layer::Settings, what, &found, &asked);
     }
+    let of_mode = if settings.mode == "exact" {
+        "f32"
+    } else {
+        "f16"
+    };
+    let kv_dtype = run.kv_dtype.as_deref().unwrap_or(of_mode);
+    for (what, found, asked) in [
+        ("settings.eviction", &settings.eviction, &*run.eviction),
+        ("settings.kv_dtype", &settings.kv_dtype, kv_dtype),
+    ] {
+        notes.same(Layer::Settings, what, found.as_str(), asked);
+    }
 }
 
 /// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.

@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::envelope::lru;
 use crate::format::{nullable, stated};
 
 /// Chain fields and what the line says.
@@ -29,6 +30,8 @@ pub(crate) enum Body {
     Text(Text),
     Request(Request),
     Prefix(Prefix),
+    Quarantine(Quarantine),
+    Kv(Kv),
     Prefill(Prefill),
     Step(Step),
     Finish(Finish),
@@ -51,6 +54,9 @@ pub(crate) struct Settings {
     pub(crate) page_positions: u64,
     pub(crate) chunk_tokens: u64,
     pub(crate) kv_pages: u64,
+    /// Absent from traces of before the setting.
+    #[serde(default = "lru")]
+    pub(crate) eviction: String,
     pub(crate) greedy: bool,
 }
 
@@ -151,6 +157,47 @@ pub(crate) struct Prefix {
     pub(crate) instance: u64,
     pub(crate) fleet: u64,
     pub(crate) store: u64,
+    #[serde(default)]
+    pub(crate) barred_at: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quarantine {
+    pub(crate) request: String,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) pages: u64,
+    pub(crate) running: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kv {
+    pub(crate) nodes: Vec<KvNode>,
+    pub(crate) tombstones: Vec<KvTombstone>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KvNode {
+    pub(crate) id: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) parent: Option<u64>,
+    pub(crate) positions: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) session: Option<String>,
+    #[serde(rename = "hits")]
+    _hits: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KvTombstone {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) parent: Option<u64>,
+    pub(crate) start: u64,
+    pub(crate) positions: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -238,6 +285,8 @@ impl<'de> Visitor<'de> for LineVisitor {
             "text" => Body::Text(Text::deserialize(rest)?),
             "request" => Body::Request(Request::deserialize(rest)?),
             "prefix" => Body::Prefix(Prefix::deserialize(rest)?),
+            "quarantine" => Body::Quarantine(Quarantine::deserialize(rest)?),
+            "kv" => Body::Kv(Kv::deserialize(rest)?),
             "prefill" => Body::Prefill(Prefill::deserialize(rest)?),
             "step" => Body::Step(Step::deserialize(rest)?),
             "finish" => Body::Finish(Finish::deserialize(rest)?),

@@ -2,7 +2,7 @@
 //!
 //! Not here: what an engine reported (`trace`).
 
-use crate::envelope::Workload;
+use crate::envelope::{Quarantine, Workload};
 
 /// The arms of sessions.
 pub(crate) const LADDER: [&str; 5] = [
@@ -15,6 +15,9 @@ pub(crate) const LADDER: [&str; 5] = [
 
 /// The arm whose times are scripted; it stands beside the ladder.
 pub(crate) const MOCK: &str = "mock";
+
+/// Positions of a page.
+pub(crate) const PAGE_POSITIONS: u64 = 64;
 
 /// Where an arm may look for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +51,37 @@ impl Cache {
         }
     }
 
-    /// Client-supplied positions this policy must compute, by closed form; `None` beyond 64 bits.
+    /// Client-supplied positions this policy must compute, by closed form, while it need not evict; `None` beyond 64 bits.
     pub(crate) fn prefill_tokens(self, work: &Workload) -> Option<u64> {
         let results = work.turns.checked_sub(1)?.checked_mul(work.result)?;
-        match self {
-            Self::None => logical_tokens(work),
+        let once = match self {
+            Self::None => return logical_tokens(work),
             Self::Session => work.prefix.checked_add(results)?.checked_mul(work.agents),
             Self::Shared => results.checked_mul(work.agents)?.checked_add(work.prefix),
-        }
+        };
+        once?.checked_add(again(work)?)
     }
+}
+
+/// What a quarantine at turn k makes agents compute again: at each turn after it all that came since the result began
+/// which is taken out, (t - k)(D + R) + R positions, less what they compute anyway, R, and the one that is carried.
+fn again(work: &Workload) -> Option<u64> {
+    let Some(Quarantine { turn, agents }) = work.quarantine else {
+        return Some(0);
+    };
+    let after = work.turns.saturating_sub(turn.checked_add(1)?);
+    let pairs = after.checked_mul(after.checked_add(1)?)? / 2;
+    let growth = work.decode.checked_add(work.result)?.checked_mul(pairs)?;
+    growth.checked_sub(after)?.checked_mul(agents)
+}
+
+/// Pages of which no policy evicts any: for every agent those of its longest transcript, and one.
+pub(crate) fn pages_enough(work: &Workload) -> Option<u64> {
+    let results = work.turns.checked_sub(1)?.checked_mul(work.result)?;
+    let answers = work.turns.checked_mul(work.decode)?;
+    let longest = work.prefix.checked_add(results)?.checked_add(answers)?;
+    let pages = longest.div_ceil(PAGE_POSITIONS).checked_add(1)?;
+    pages.checked_mul(work.agents)
 }
 
 /// Sum of all prompt lengths: C(T·P + (D+R)·T(T-1)/2).

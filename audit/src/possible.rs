@@ -19,6 +19,7 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
         if let Some(end) = &trace.end {
             notes.turn_to(Some(trace.lines));
             check_memory(end, settings, &record.machine, notes);
+            check_tree(end, trace, notes);
             if let Some(numbers) = &record.model.numbers {
                 check_pages(end, trace, numbers, notes);
             }
@@ -27,13 +28,6 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
 }
 
 fn check_settings(settings: &Settings, machine: &Machine, notes: &mut Notebook) {
-    let of_mode = if settings.mode == "exact" {
-        "f32"
-    } else {
-        "f16"
-    };
-    let dtype = settings.kv_dtype.as_str();
-    notes.same(Layer::Settings, "settings.kv_dtype", dtype, of_mode);
     let needed: &[&str] = match settings.kernels.as_str() {
         "avx2" => &["avx2", "fma"],
         "avx512" => &["avx2", "fma", "avx512f"],
@@ -46,13 +40,32 @@ fn check_settings(settings: &Settings, machine: &Machine, notes: &mut Notebook) 
     });
 }
 
-fn element_bytes(settings: &Settings) -> u64 {
-    if settings.kv_dtype == "f32" { 4 } else { 2 }
+/// Bytes of the keys, or of the values, of one position of a head.
+fn head_bytes(settings: &Settings, head_dim: u64) -> u64 {
+    match settings.kv_dtype.as_str() {
+        "f32" => head_dim.saturating_mul(4),
+        // One byte each, and a scale of two for every 32.
+        "q8_0" => (head_dim.div_ceil(32).saturating_mul(2)).saturating_add(head_dim),
+        _ => head_dim.saturating_mul(2),
+    }
+}
+
+/// What the bytes of every page are a multiple of, whatever the model.
+fn page_unit_bytes(settings: &Settings) -> u64 {
+    let of_element = match settings.kv_dtype.as_str() {
+        "f32" => 4,
+        "q8_0" => 1,
+        _ => 2,
+    };
+    settings
+        .page_positions
+        .max(1)
+        .saturating_mul(2 * of_element)
 }
 
 /// The cache is whole pages of keys and values, and lies in the machine's memory.
 fn check_memory(end: &End, settings: &Settings, machine: &Machine, notes: &mut Notebook) {
-    let least_page_bytes = 2 * settings.page_positions.max(1) * element_bytes(settings);
+    let least_page_bytes = page_unit_bytes(settings);
     let bytes = end.kv_bytes_peak;
     notes.check(
         Layer::Memory,
@@ -75,8 +88,8 @@ fn check_memory(end: &End, settings: &Settings, machine: &Machine, notes: &mut N
 fn check_pages(end: &End, trace: &Trace, numbers: &Numbers, notes: &mut Notebook) {
     let settings = &trace.begin.settings;
     let product = |factors: &[u64]| factors.iter().fold(1, |all, it| all * u128::from(*it));
-    let of_model = [2, numbers.layers, numbers.kv_heads, numbers.head_dim];
-    let position_bytes = product(&of_model) * u128::from(element_bytes(settings));
+    let of_head = head_bytes(settings, numbers.head_dim);
+    let position_bytes = product(&[2, numbers.layers, numbers.kv_heads, of_head]);
     let least = position_bytes * u128::from(trace.held_positions);
     let most = position_bytes * product(&[settings.page_positions, settings.kv_pages]);
     let bytes = end.kv_bytes_peak;
@@ -85,4 +98,21 @@ fn check_pages(end: &End, trace: &Trace, numbers: &Numbers, notes: &mut Notebook
         format!("kv_bytes_peak is {bytes}: {held} positions were held, which take {least}, and all pages have {most}")
     });
     notes.recomputed("memory limits", 2);
+}
+
+/// The cache has room for the tree it says it ended with, of pages as small as they can be.
+fn check_tree(end: &End, trace: &Trace, notes: &mut Notebook) {
+    let settings = &trace.begin.settings;
+    let page_bytes =
+        head_bytes(settings, 1).saturating_mul(settings.page_positions.saturating_mul(2));
+    let (pages, most) = (trace.kv_nodes.unwrap_or(0), end.kv_bytes_peak);
+    notes.check(
+        Layer::Memory,
+        pages.saturating_mul(page_bytes) <= most,
+        || {
+            format!(
+                "kv_bytes_peak is {most}, too little for the {pages} pages of the tree at the end"
+            )
+        },
+    );
 }

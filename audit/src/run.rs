@@ -72,12 +72,10 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
             cell: None,
             arm,
             rep,
+            kv: envelope.evidence.kv,
         };
         let stem = format!("{arm}-{rep}");
-        let demands = Demands::Session(Session::new(
-            envelope.workload_of(arm),
-            envelope.script_of(arm),
-        ));
+        let demands = Demands::Session(Session::new(&envelope, arm));
         if let Some(trace) = trace::read(dir, &trace_path(&stem), &asked, demands, notes) {
             traces.insert(stem, trace);
         }
@@ -114,6 +112,7 @@ fn examine_cells(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identi
             cell: Some(&cell.name),
             arm,
             rep: *rep,
+            kv: false,
         };
         if flash_attention(arm).is_some() {
             let read = external::read(dir, &path, &asked, (cell, threads), notes);

@@ -2,15 +2,15 @@
 //!
 //! Not here: checks that hold for any workload (`trace`), or the generator of ids (`seeded`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::envelope::{Script, Workload};
+use crate::envelope::{Envelope, Script, Workload};
 use crate::hash;
 use crate::line::{Base, Finish, Request, Step};
-use crate::notebook::{Layer, Notebook};
+use crate::notebook::{Layer, Notebook, Stop};
 use crate::oracle::{self, Cache};
 use crate::seeded::{Seeded, check_seeded};
-use crate::trace::Counters;
+use crate::trace::{Counters, Cut};
 
 /// Checks one trace against the declared session.
 pub(crate) struct Session {
@@ -21,18 +21,97 @@ pub(crate) struct Session {
     texts: u64,
     /// How long steps take, where that was scripted.
     script: Option<Script>,
+    /// Pages its cache may hold.
+    kv_pages: u64,
+    /// Whether one request comes after the other: the arm does not batch, or agents come one by one.
+    serial: bool,
+    /// Agent and turn of the last request, and requests that have not finished.
+    last: Option<(u64, u64)>,
+    open: u64,
+    /// Agents a result of which was taken out.
+    quarantined: BTreeSet<u64>,
 }
 
 impl Session {
-    /// `work` is what the trace's arm plays.
-    pub(crate) fn new(work: Workload, script: Option<Script>) -> Self {
+    /// What `arm` plays of the envelope.
+    pub(crate) fn new(envelope: &Envelope, arm: &str) -> Self {
+        let work = envelope.workload_of(arm);
+        let batched = Cache::of_arm(arm).is_some_and(|(_, batched)| batched);
         Self {
             seeded: Seeded::new(work.seed),
-            work,
             first_ids: BTreeMap::new(),
             texts: 0,
-            script,
+            script: envelope.script_of(arm),
+            kv_pages: envelope.run.kv_pages,
+            serial: !batched || work.order == "agents",
+            last: None,
+            open: 0,
+            quarantined: BTreeSet::new(),
+            work,
         }
+    }
+
+    /// Holds requests that come one by one to the declared order, and agents to what is taken out before they go on. Of agents
+    /// that are answered together any may be ahead.
+    fn follow_order(&mut self, request: &Request, notes: &mut Notebook) {
+        let Workload { agents, turns, .. } = self.work;
+        let next = match self.last {
+            None => (0, 0),
+            Some((agent, turn)) if self.work.order == "agents" => {
+                if turn.saturating_add(1) < turns {
+                    (agent, turn + 1)
+                } else {
+                    (agent.saturating_add(1), 0)
+                }
+            }
+            Some((agent, turn)) => {
+                if agent.saturating_add(1) < agents {
+                    (agent + 1, turn)
+                } else {
+                    (0, turn.saturating_add(1))
+                }
+            }
+        };
+        let found = (request.agent, request.turn);
+        let follows = found == next && self.open == 0;
+        notes.check(Layer::Prompt, follows || !self.serial, || {
+            let ((agent, turn), open) = (next, self.open);
+            format!("comes out of turn: agent {agent}, turn {turn} is next, and {open} requests have not finished")
+        });
+        self.last = Some(found);
+        self.open += 1;
+        let (agent, turn) = found;
+        let asked = self.work.quarantine;
+        let due = asked.is_some_and(|asked| asked.turn < turn && agent < asked.agents);
+        let holds = !due || self.quarantined.contains(&agent);
+        notes.check(Layer::Prompt, holds, || {
+            format!("agent {agent} goes on before its result is taken out as was declared")
+        });
+    }
+
+    /// What was declared to be taken out, when it may be: the result of the turn that is over, once.
+    pub(crate) fn quarantine(&mut self, cut: &Cut, notes: &mut Notebook) -> Result<(), Stop> {
+        let (agent, turn) = cut.of;
+        let asked = self.work.quarantine;
+        let declared = asked.is_some_and(|asked| asked.turn == turn && agent < asked.agents);
+        let new = declared && self.quarantined.insert(agent);
+        notes.insist(new, || {
+            format!("no quarantine of agent {agent}, turn {turn} was declared, or it was before")
+        })?;
+        let result_start = cut.prompt_len.saturating_sub(self.work.result);
+        notes.same(
+            Layer::Prompt,
+            "start (of the result)",
+            &cut.start,
+            &result_start,
+        );
+        notes.same(
+            Layer::Prompt,
+            "end (of the result)",
+            &cut.end,
+            &cut.prompt_len,
+        );
+        Ok(())
     }
 
     pub(crate) fn text(&mut self, ids: &[u32], notes: &mut Notebook) {
@@ -55,6 +134,7 @@ impl Session {
         base_of: Option<(u64, u64)>,
         notes: &mut Notebook,
     ) {
+        self.follow_order(request, notes);
         let (work, Request { agent, turn, .. }) = (&self.work, request);
         notes.check(
             Layer::Prompt,
@@ -131,7 +211,8 @@ impl Session {
         }
     }
 
-    pub(crate) fn finish(&self, finish: &Finish, notes: &mut Notebook) {
+    pub(crate) fn finish(&mut self, finish: &Finish, notes: &mut Notebook) {
+        self.open = self.open.saturating_sub(1);
         notes.same(
             Layer::Prompt,
             "length of ids",
@@ -145,7 +226,7 @@ impl Session {
         }
     }
 
-    /// Compares a whole trace's sums with the closed forms of its arm.
+    /// Compares a whole trace's sums with the closed forms of its arm; one that may have had to evict can have computed more.
     pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
         let work = &self.work;
         let rows = [
@@ -154,7 +235,6 @@ impl Session {
                 counted.requests,
                 work.agents.checked_mul(work.turns),
             ),
-            ("computed", counted.computed, cache.prefill_tokens(work)),
             ("prompt_len", counted.logical, oracle::logical_tokens(work)),
             ("output ids", counted.decoded, oracle::decode_tokens(work)),
         ];
@@ -163,5 +243,26 @@ impl Session {
             notes.same(Layer::Count, &what, &Some(counted), &closed_form);
             notes.recomputed("closed forms", 1);
         }
+        let least = cache.prefill_tokens(work);
+        let enough = oracle::pages_enough(work).is_some_and(|pages| pages <= self.kv_pages);
+        let exact = cache == Cache::None || enough;
+        let computed = counted.computed;
+        let holds = least.is_some_and(|least| computed == least || (computed > least && !exact));
+        notes.check(Layer::Count, holds, || {
+            let word = if exact { "exactly" } else { "at least" };
+            format!("the sum of computed (against the closed form) is {computed}, expected {word} {least:?}")
+        });
+        notes.recomputed("closed forms", 1);
+        let asked = work.quarantine.filter(|asked| asked.turn < work.turns);
+        let (taken_out, declared) = (
+            self.quarantined.len() as u64,
+            asked.map_or(0, |it| it.agents),
+        );
+        notes.same(
+            Layer::Count,
+            "the number of quarantines",
+            &taken_out,
+            &declared,
+        );
     }
 }

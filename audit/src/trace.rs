@@ -4,6 +4,8 @@
 //! workload's shape (`session`), or comparison between traces (`identity`, `figures`).
 
 mod counters;
+mod kv;
+mod quarantine;
 mod request;
 mod reuse;
 mod transcripts;
@@ -21,6 +23,8 @@ use crate::oracle::{Cache, MOCK};
 use crate::schema;
 
 pub(crate) use counters::Counters;
+use quarantine::Barred;
+pub(crate) use quarantine::Cut;
 use request::{Asking, Progress};
 use reuse::Reuse;
 use transcripts::Transcripts;
@@ -37,6 +41,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) cell: Option<&'a str>,
     pub(crate) arm: &'a str,
     pub(crate) rep: u64,
+    /// Whether it ends with what the cache holds.
+    pub(crate) kv: bool,
 }
 
 /// What comparison between traces needs of one.
@@ -60,6 +66,8 @@ pub(crate) struct Trace {
     pub(crate) last_t_ns: u64,
     /// Positions whose keys and values the cache held at its fullest, at least.
     pub(crate) held_positions: u64,
+    /// Pages of the tree it leaves, where it says so.
+    pub(crate) kv_nodes: Option<u64>,
 }
 
 /// What one request answered, and when.
@@ -93,6 +101,10 @@ struct Reader<'a> {
     /// Requests that have not finished.
     requests: BTreeMap<String, Asking>,
     reuse: Reuse,
+    /// Texts that were taken out of the cache.
+    barred: Vec<Barred>,
+    /// Pages of the tree at the end, once that was stated.
+    kv_nodes: Option<u64>,
     /// By turn: positions of client-supplied text that were computed.
     computed: BTreeMap<u64, u64>,
     /// Most positions the cache held at once, at least.
@@ -130,6 +142,8 @@ pub(crate) fn read(
         transcripts: Transcripts::default(),
         requests: BTreeMap::new(),
         reuse: Reuse::new(cache),
+        barred: Vec::new(),
+        kv_nodes: None,
         computed: BTreeMap::new(),
         held_positions: 0,
         sessions: BTreeMap::new(),
@@ -174,6 +188,10 @@ impl Reader<'_> {
         notes.insist(matches!(line.body, Body::Begin(_)) == first, || {
             "`begin` is the first line and only the first".to_owned()
         })?;
+        let last = matches!(line.body, Body::Error(_) | Body::End(_));
+        notes.insist(self.kv_nodes.is_none() || last, || {
+            "only `end` or `error` may follow `kv`".to_owned()
+        })?;
         let t_ns = line.t_ns;
         self.last_t_ns = t_ns;
         self.lines += 1;
@@ -191,6 +209,8 @@ impl Reader<'_> {
                 self.request(request, t_ns, notes)?;
             }
             Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
+            Body::Quarantine(line) => self.quarantine(&line, notes)?,
+            Body::Kv(kv) => self.kv(&kv, notes)?,
             Body::Prefill(prefill) => self.prefill(&prefill, t_ns, notes)?,
             Body::Step(step) => self.step(&step, t_ns, notes),
             Body::Finish(finish) => self.finish(&finish, t_ns, notes)?,
@@ -347,6 +367,10 @@ impl Reader<'_> {
             "rss_bytes_peak is 0, expected more".to_owned()
         });
         *notes.asserted.entry("memory figures").or_default() += 2;
+        let kv = self.kv_nodes.is_some();
+        notes.check(Layer::Chain, kv || !self.asked.kv, || {
+            "the envelope asks what the cache holds, and no line of kind `kv` says it".to_owned()
+        });
         counted.check_steps(notes);
         self.demands.end(self.cache, counted, notes);
         self.end = Some(end);
@@ -384,6 +408,7 @@ impl Reader<'_> {
             last_t_ns: self.last_t_ns,
             computed: self.computed,
             held_positions: self.held_positions,
+            kv_nodes: self.kv_nodes,
         })
     }
 }

@@ -5,7 +5,7 @@
 use engine::{Event, Request, Sink};
 
 use crate::Error;
-use crate::arm::{Arm, Report};
+use crate::arm::{Arm, Kv, Quarantined, Report};
 use crate::native::Native;
 
 /// The request whose logits are touched: the first made.
@@ -25,6 +25,14 @@ impl Arm for Perturbed {
 
     fn report(&self) -> Report {
         self.0.report()
+    }
+
+    fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+        self.0.quarantine(ids, start)
+    }
+
+    fn kv(&self) -> Result<Kv, Error> {
+        self.0.kv()
     }
 }
 

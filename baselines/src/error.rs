@@ -31,10 +31,10 @@ pub enum Error {
         /// Positions the model has.
         available: u64,
     },
-    /// The pool would run full.
+    /// Not even one agent's transcript fits the pool.
     #[error(
-        "arm {arm} needs up to {needed} KV pages and run.kv_pages = {available}; raise run.kv_pages \
-         or lower workload.agents"
+        "arm {arm} needs up to {needed} KV pages for one agent and run.kv_pages = {available}; raise \
+         run.kv_pages or lower workload.turns"
     )]
     Pages {
         /// The arm's name.

@@ -24,10 +24,11 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-pub use arm::{Arm, Report};
+pub use arm::{Arm, Kv, Quarantined, Report};
 pub use cells::{CellJob, Programs, run_cell};
 pub use error::Error;
 
+use drive::Session;
 use mock::Mock;
 use native::Native;
 use recorder::Recorder;
@@ -97,9 +98,13 @@ fn measure<W: Write>(
     peak_rss: &dyn Fn() -> Option<u64>,
     recorder: &mut Recorder<'_, W>,
 ) -> Result<(), Error> {
-    let workload = &job.envelope.workload_of(&job.arm);
+    let workload = job.envelope.workload_of(&job.arm);
     let kind = workloads::arm::named(&job.arm)?;
-    let plan = SessionPlan::new(workload, native.model().ordinary_ids())?;
+    let session = Session {
+        plan: SessionPlan::new(&workload, native.model().ordinary_ids())?,
+        workload,
+        batched: kind.batched,
+    };
     fits::check(&job.envelope, kind, native.model().context_length())?;
     if kind == &MOCK {
         let unscripted = || workloads::Error::Field {
@@ -110,7 +115,8 @@ fn measure<W: Write>(
         };
         let script = job.envelope.mock.ok_or_else(unscripted)?;
         let mut mock = Mock::new(job, script, clock);
-        drive::session(&mut mock, &plan, workload, kind.batched, recorder)?;
+        session.drive(&mut mock, recorder)?;
+        keep_kv(job, &mock, recorder)?;
         return recorder.end(&mock.report(), load_ns, 0, peak_rss());
     }
     let warmup_start_ns = clock();
@@ -121,6 +127,20 @@ fn measure<W: Write>(
     } else {
         Box::new(native)
     };
-    drive::session(&mut *arm, &plan, workload, kind.batched, recorder)?;
+    session.drive(&mut *arm, recorder)?;
+    keep_kv(job, &*arm, recorder)?;
     recorder.end(&arm.report(), load_ns, warmup_ns, peak_rss())
+}
+
+/// Writes what the arm's cache holds, where the envelope asks for it.
+fn keep_kv<W: Write>(
+    job: &ArmJob,
+    arm: &dyn Arm,
+    recorder: &mut Recorder<'_, W>,
+) -> Result<(), Error> {
+    if !job.envelope.evidence.kv {
+        return Ok(());
+    }
+    let Kv { nodes, tombstones } = arm.kv()?;
+    recorder.say(Body::Kv { nodes, tombstones })
 }

@@ -8,7 +8,7 @@ use std::hint;
 use engine::{Counters, Event, FinishReason, Phase, Request, Sink};
 use workloads::mock::{Script, StepKey};
 
-use crate::arm::{Arm, Report};
+use crate::arm::{Arm, Kv, Quarantined, Report};
 use crate::{ArmJob, Error};
 
 /// The request being answered, and how far it has come.
@@ -145,6 +145,18 @@ impl Arm for Mock<'_> {
             counters: self.counters,
             kv_bytes_peak: 0,
         }
+    }
+
+    /// Nothing is kept, so nothing is found.
+    fn quarantine(&mut self, _ids: &[u32], _start: usize) -> Result<Quarantined, Error> {
+        Ok(Quarantined {
+            pages: 0,
+            running: 0,
+        })
+    }
+
+    fn kv(&self) -> Result<Kv, Error> {
+        Ok(Kv::default())
     }
 }
 

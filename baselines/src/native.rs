@@ -5,13 +5,15 @@
 use std::path::Path;
 
 use engine::{
-    CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, NullSink, Request, Sink,
+    CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, KvType, Mode, Model,
+    NullSink, OnQuarantine, Request, Scope, Sink,
 };
 use workloads::arm::Cache;
-use workloads::envelope::{ResolvedCells, Run};
-use workloads::trace::Settings;
+use workloads::envelope::{self, KvDtype, ResolvedCells, Run};
+use workloads::trace::{KvNode, KvTombstone, Settings};
 
-use crate::arm::{Arm, Report};
+use crate::arm::{Arm, Kv, Quarantined, Report};
+use crate::drive::session_name;
 use crate::{ArmJob, CellJob, Error};
 
 /// Prompt and answer of the warm-up: enough to run every kernel of both phases once.
@@ -100,6 +102,7 @@ impl Native {
             page_positions: engine::PAGE_POSITIONS,
             chunk_tokens: self.options.chunk_tokens,
             kv_pages: self.options.kv_pages,
+            eviction: self.options.eviction.to_string(),
             greedy: true,
         }
     }
@@ -120,6 +123,35 @@ impl Arm for Native {
             counters: self.engine.counters(),
             kv_bytes_peak,
         }
+    }
+
+    fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+        let (scope, running) = (Scope::default(), OnQuarantine::Finish);
+        let done = self.engine.quarantine(&scope, ids, start, running)?;
+        Ok(Quarantined {
+            pages: done.pages,
+            running: done.running,
+        })
+    }
+
+    fn kv(&self) -> Result<Kv, Error> {
+        let KvSnapshot { nodes, tombstones } = self.engine.kv_snapshot();
+        let node = |node: engine::KvNode| KvNode {
+            id: node.id,
+            parent: node.parent,
+            positions: node.positions,
+            session: usize::try_from(node.session).ok().map(session_name),
+            hits: node.hits,
+        };
+        let tombstone = |it: engine::KvTombstone| KvTombstone {
+            parent: it.parent,
+            start: it.start,
+            positions: it.positions,
+        };
+        Ok(Kv {
+            nodes: nodes.into_iter().map(node).collect(),
+            tombstones: tombstones.into_iter().map(tombstone).collect(),
+        })
     }
 }
 
@@ -156,7 +188,7 @@ fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<Engi
 fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
     Ok(EngineOptions {
         mode: mode.parse::<Mode>().map_err(Error::Mode)?,
-        kv_type: None,
+        kv_type: run.kv_dtype.map(kv_type),
         kernels: run
             .kernels
             .parse::<KernelChoice>()
@@ -164,8 +196,27 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         threads: run.threads,
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
+        eviction: policy(run.eviction),
         ..EngineOptions::default()
     })
+}
+
+fn kv_type(asked: KvDtype) -> KvType {
+    match asked {
+        KvDtype::F32 => KvType::F32,
+        KvDtype::F16 => KvType::F16,
+        KvDtype::Q8_0 => KvType::Q8_0,
+    }
+}
+
+fn policy(asked: envelope::Eviction) -> Eviction {
+    match asked {
+        envelope::Eviction::Lru => Eviction::Lru,
+        envelope::Eviction::Lfu => Eviction::Lfu,
+        envelope::Eviction::Fifo => Eviction::Fifo,
+        envelope::Eviction::Priority => Eviction::Priority,
+        envelope::Eviction::Cost => Eviction::Cost,
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +227,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::drive;
+    use crate::drive::Session;
     use crate::recorder::Recorder;
     use workloads::envelope::{Envelope, Overrides};
     use workloads::session::SessionPlan;
@@ -204,6 +255,12 @@ mod tests {
         fn report(&self) -> Report {
             self.native.report()
         }
+        fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+            self.native.quarantine(ids, start)
+        }
+        fn kv(&self) -> Result<Kv, Error> {
+            self.native.kv()
+        }
     }
 
     /// Prefix, and two answers and results of `smoke`.
@@ -227,7 +284,12 @@ mod tests {
         let (now, mut out) = (Cell::new(0), Vec::new());
         let clock = || now.replace(now.get() + 1);
         let mut recorder = Recorder::new(&mut out, &clock);
-        drive::session(arm, &plan, &workload, true, &mut recorder).unwrap();
+        let session = Session {
+            plan,
+            workload,
+            batched: true,
+        };
+        session.drive(arm, &mut recorder).unwrap();
         let lines = String::from_utf8(out).unwrap();
         let lines = lines
             .lines()

@@ -145,7 +145,8 @@ impl<'a, W: Write> Recorder<'a, W> {
                 request,
                 own,
                 instance,
-                ..
+                barred_at,
+                approximate: _, // nothing of a session is ever rotated
             } => {
                 let matched = own + instance;
                 self.totals.prefix_tokens_hit += matched as u64;
@@ -157,6 +158,7 @@ impl<'a, W: Write> Recorder<'a, W> {
                     instance,
                     fleet: 0,
                     store: 0,
+                    barred_at,
                 }
             }
             Event::Prefill {

@@ -6,12 +6,13 @@ use std::cell::Cell;
 use std::io::{self, Write};
 
 use engine::{Counters, Event, FinishReason, Phase, Request, Sink};
-use workloads::envelope::{Envelope, Workload};
+use workloads::envelope::{Envelope, Order, Quarantine, Workload};
 use workloads::session::SessionPlan;
 use workloads::trace::{Base, Body, Line, ids_sha256};
 
+use crate::drive::Session;
 use crate::recorder::Recorder;
-use crate::{Arm, Error, Report, drive};
+use crate::{Arm, Error, Kv, Quarantined, Report};
 
 /// How a scripted arm departs from what is right.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ struct Scripted {
     counters: Counters,
     waiting_max: usize,
     flaw: Flaw,
+    /// What was taken out: where it begins, and the text to its end.
+    cut: Vec<(usize, Vec<u32>)>,
 }
 
 impl Arm for Scripted {
@@ -102,6 +105,18 @@ impl Arm for Scripted {
             kv_bytes_peak: 4096,
         }
     }
+
+    fn quarantine(&mut self, ids: &[u32], start: usize) -> Result<Quarantined, Error> {
+        self.cut.push((start, ids.to_vec()));
+        Ok(Quarantined {
+            pages: 0,
+            running: self.waiting.len(),
+        })
+    }
+
+    fn kv(&self) -> Result<Kv, Error> {
+        Ok(Kv::default())
+    }
 }
 
 fn workload() -> Workload {
@@ -113,6 +128,15 @@ fn workload() -> Workload {
 
 /// Drives a session on a clock that advances by one at every look.
 fn drive(flaw: Flaw, batched: bool, out: impl Write) -> (Result<(), Error>, Scripted) {
+    drive_workload(workload(), flaw, batched, out)
+}
+
+fn drive_workload(
+    workload: Workload,
+    flaw: Flaw,
+    batched: bool,
+    out: impl Write,
+) -> (Result<(), Error>, Scripted) {
     let now = Cell::new(0);
     let clock = || now.replace(now.get() + 1);
     let mut recorder = Recorder::new(out, &clock);
@@ -121,10 +145,15 @@ fn drive(flaw: Flaw, batched: bool, out: impl Write) -> (Result<(), Error>, Scri
         counters: Counters::default(),
         waiting_max: 0,
         flaw,
+        cut: Vec::new(),
     };
-    let plan = SessionPlan::new(&workload(), 0..500).unwrap();
-    let outcome = drive::session(&mut arm, &plan, &workload(), batched, &mut recorder)
-        .and_then(|()| recorder.end(&arm.report(), 1, 2, Some(3)));
+    let session = Session {
+        plan: SessionPlan::new(&workload, 0..500).unwrap(),
+        workload,
+        batched,
+    };
+    let driven = session.drive(&mut arm, &mut recorder);
+    let outcome = driven.and_then(|()| recorder.end(&arm.report(), 1, 2, Some(3)));
     (outcome, arm)
 }
 
@@ -133,13 +162,15 @@ fn session(batched: bool) -> (Vec<Line>, usize) {
     let mut out = Vec::new();
     let (outcome, arm) = drive(Flaw::None, batched, &mut out);
     outcome.unwrap();
+    (lines_of(out), arm.waiting_max)
+}
+
+fn lines_of(out: Vec<u8>) -> Vec<Line> {
     let text = String::from_utf8(out).unwrap();
-    (
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect(),
-        arm.waiting_max,
-    )
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn request_id(line: &Line) -> Option<&str> {
@@ -172,6 +203,54 @@ fn a_batched_session_submits_a_turn_as_soon_as_the_last_is_answered() {
     ];
     assert_eq!(requests(&lines), order);
     assert_eq!(waiting_max, 3);
+}
+
+#[test]
+fn agents_one_after_the_other_each_play_their_whole_session_batched_or_not() {
+    let one_by_one = Workload {
+        order: Order::Agents,
+        ..workload()
+    };
+    let order = [
+        "a0-t0", "a0-t1", "a0-t2", "a1-t0", "a1-t1", "a1-t2", "a2-t0", "a2-t1", "a2-t2",
+    ];
+    for batched in [false, true] {
+        let mut out = Vec::new();
+        let (outcome, arm) = drive_workload(one_by_one.clone(), Flaw::None, batched, &mut out);
+        outcome.unwrap();
+        assert_eq!(requests(&lines_of(out)), order);
+        assert_eq!(arm.waiting_max, 1);
+    }
+}
+
+#[test]
+fn a_result_is_taken_out_once_the_turn_that_read_it_is_answered_and_before_the_next() {
+    let mut bad = workload();
+    bad.quarantine = Some(Quarantine { turn: 1, agents: 2 });
+    for batched in [false, true] {
+        let mut out = Vec::new();
+        let (outcome, arm) = drive_workload(bad.clone(), Flaw::None, batched, &mut out);
+        outcome.unwrap();
+        // Prefix, answer and result of `smoke`.
+        let (start, end) = (100 + 8, 100 + 8 + 12);
+        let cut: Vec<(usize, usize)> = arm.cut.iter().map(|it| (it.0, it.1.len())).collect();
+        assert_eq!(cut, [(start, end); 2]);
+        let lines = lines_of(out);
+        let place = |wanted: &dyn Fn(&Body) -> bool| {
+            lines.iter().position(|line| wanted(&line.body)).unwrap()
+        };
+        for agent in 0..2 {
+            let (this, next) = (format!("a{agent}-t1"), format!("a{agent}-t2"));
+            let finish =
+                place(&|body| matches!(body, Body::Finish { request, .. } if *request == this));
+            let taken =
+                place(&|body| matches!(body, Body::Quarantine { request, .. } if *request == this));
+            let asked = place(&|body| matches!(body, Body::Request { id, .. } if *id == next));
+            assert!(finish < taken && taken < asked);
+        }
+        let taken = |line: &&Line| matches!(line.body, Body::Quarantine { .. });
+        assert_eq!(lines.iter().filter(taken).count(), 2);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use baselines::{ArmJob, Error, run_arm};
 use workloads::arm::{Cache, named};
-use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
+use workloads::envelope::{Envelope, Eviction, Order, Overrides, Quarantine, ResolvedEnvelope};
 use workloads::oracle::counts;
 use workloads::summary::{ArmTrace, summarise};
 use workloads::trace::{Body, Line, sha256_hex};
@@ -224,30 +224,68 @@ fn an_arm_that_cannot_start_says_so_in_its_last_line() {
     assert!(matches!(lines.last().unwrap().body, Body::Error { .. }));
 }
 
-#[test]
-fn the_fewest_pages_that_are_accepted_suffice() {
-    let mut envelope = smoke(&Overrides::default());
-    for arm in envelope.run.arms.clone() {
-        envelope.run.kv_pages = 0;
-        let lines = loop {
-            envelope.run.kv_pages += 1;
-            match run(&envelope, &arm) {
-                (Err(Error::Pages { .. }), _) => {}
-                (outcome, lines) => break outcome.map(|()| lines).unwrap(),
+/// What an arm computed, and by request what it answered.
+fn computed(lines: &[Line]) -> (u64, Vec<(String, String)>) {
+    let mut answers = Vec::new();
+    for line in lines {
+        match &line.body {
+            Body::Finish {
+                request,
+                logits_sha256,
+                ..
+            } => answers.push((request.clone(), logits_sha256.clone())),
+            Body::End {
+                prefill_tokens_computed,
+                ..
+            } => {
+                answers.sort();
+                return (*prefill_tokens_computed, answers);
             }
-        };
-        let Body::End {
-            prefill_tokens_computed,
-            ..
-        } = lines.last().unwrap().body
-        else {
-            panic!("{arm} has no end");
-        };
-        let closed = counts(named(&arm).unwrap(), &envelope.workload.shape()).unwrap();
-        assert_eq!(
-            prefill_tokens_computed, closed.prefill_tokens_computed,
-            "{arm}"
-        );
+            _ => {}
+        }
+    }
+    panic!("the trace has no end");
+}
+
+const POLICIES: [Eviction; 5] = [
+    Eviction::Lru,
+    Eviction::Lfu,
+    Eviction::Fifo,
+    Eviction::Priority,
+    Eviction::Cost,
+];
+
+#[test]
+fn with_few_pages_every_arm_and_policy_answers_alike_and_computes_no_less_and_with_enough_exactly()
+{
+    let mut envelope = smoke(&Overrides::default());
+    let enough = envelope.workload.shape().kv_pages_enough().unwrap() as usize;
+    assert_eq!(enough, 12); // three agents, transcripts of 168 positions
+    envelope.run.kv_pages = 3;
+    let (outcome, _) = run(&envelope, "fused");
+    assert!(matches!(outcome, Err(Error::Pages { needed: 4, .. })));
+    let (_, expected) = computed(&run(&smoke(&Overrides::default()), "naive").1);
+    for (arm, order) in [
+        ("agent-kv", Order::Turns),
+        ("agent-kv-batched", Order::Turns),
+        ("fused", Order::Turns),
+        ("fused", Order::Agents),
+    ] {
+        envelope.workload.order = order;
+        let closed = counts(named(arm).unwrap(), &envelope.workload.shape()).unwrap();
+        for eviction in POLICIES {
+            for kv_pages in [4, 5, 7, enough] {
+                (envelope.run.kv_pages, envelope.run.eviction) = (kv_pages, eviction);
+                let (outcome, lines) = run(&envelope, arm);
+                outcome.unwrap();
+                let (computed, answers) = computed(&lines);
+                let what = format!("{arm}, {order:?}, {eviction:?}, {kv_pages} pages");
+                assert_eq!(answers, expected, "{what}");
+                let least = closed.prefill_tokens_computed;
+                assert!(computed >= least, "{what}");
+                assert!(kv_pages < enough || computed == least, "{what}");
+            }
+        }
     }
 }
 
@@ -291,4 +329,76 @@ fn a_job_travels_as_json_and_refuses_what_it_does_not_know() {
     assert!(serde_json::from_str::<ArmJob>(&forged).is_err());
     let (outcome, _) = run(&job.envelope, "mohair");
     assert!(matches!(outcome, Err(Error::Envelope(_))));
+}
+
+/// `smoke` with a bad result: what the first two agents were handed at turn 1 is taken out after it.
+fn bad() -> ResolvedEnvelope {
+    let mut envelope = smoke(&Overrides::default());
+    envelope.workload.quarantine = Some(Quarantine { turn: 1, agents: 2 });
+    envelope.evidence.kv = true;
+    envelope
+}
+
+#[test]
+fn a_result_taken_out_midway_changes_no_answer_and_costs_each_arm_what_its_closed_form_says() {
+    let envelope = bad();
+    let traces = ladder(&envelope);
+    let traces: Vec<ArmTrace<'_>> = traces
+        .iter()
+        .map(|(arm, lines)| ArmTrace { arm, rep: 0, lines })
+        .collect();
+    let summary = summarise(&envelope, &traces).unwrap();
+    assert_eq!(summary.identity.first_divergence, None);
+    let shape = envelope.workload.shape();
+    for (name, arm) in &summary.arms {
+        let closed = counts(named(name).unwrap(), &shape).unwrap();
+        let found = [
+            arm.prefill_tokens_computed,
+            arm.prefix_tokens_hit,
+            arm.carried_tokens,
+        ];
+        let expected = [
+            closed.prefill_tokens_computed,
+            closed.prefix_tokens_hit,
+            closed.carried_tokens,
+        ];
+        assert_eq!(found, expected.map(Some), "{name}");
+    }
+    // Prefix, answer, and the result that begins there.
+    for ArmTrace { arm, lines, .. } in traces {
+        for line in lines {
+            if let Body::Prefix {
+                request,
+                matched,
+                barred_at,
+                ..
+            } = &line.body
+            {
+                let barred = ["a0-t2", "a0-t3", "a1-t2", "a1-t3"].contains(&request.as_str());
+                assert_eq!(*barred_at, barred.then_some(108), "{arm} {request}");
+                assert!(!barred || *matched <= 108, "{arm} {request}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tree_that_is_left_has_whole_pages_above_others_and_refuses_what_was_taken_out() {
+    for (arm, lines) in ladder(&bad()) {
+        let kv = lines.iter().rev().find_map(|line| match &line.body {
+            Body::Kv { nodes, tombstones } => Some((nodes, tombstones)),
+            _ => None,
+        });
+        let (nodes, tombstones) = kv.unwrap();
+        assert_eq!(nodes.is_empty(), arm == "naive");
+        for node in nodes {
+            let parent = nodes.iter().find(|other| Some(other.id) == node.parent);
+            assert!(parent.is_none_or(|it| it.positions == 64), "{arm}");
+        }
+        let places: Vec<_> = tombstones
+            .iter()
+            .map(|it| (it.start, it.positions))
+            .collect();
+        assert_eq!(places, [(108, 12), (108, 12)], "{arm}");
+    }
 }

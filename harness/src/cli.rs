@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
-pub use judging::{CompareArguments, ExplainArguments, GateArguments};
+pub use judging::{CompareArguments, ExplainArguments, GateArguments, KvArguments};
 
 const EXAMPLES: &str = "\
 Start here (no download, seconds):
@@ -82,6 +82,15 @@ Exit codes: 0 as before, 1 something differs, or with --timing an arm is slower,
     /// Plain words for a run: where tokens and time went, why a request missed
     #[command(after_help = "Example:\n  harness explain results/local/smoke/20260102-1")]
     Explain(ExplainArguments),
+    /// The tree a run's cache was left with: pages, owners, hits, what is quarantined
+    #[command(after_help = "Examples:
+  harness kv results/local/quarantine-mid-run/20260102-1
+  harness kv results/local/quarantine-mid-run/20260102-1 --arm agent-kv --rep 2 --json
+
+An envelope with `kv = true` under [evidence] has its arms say what their caches hold.
+
+Exit codes: 0 drawn, 2 the run does not say, 4 its evidence is broken")]
+    Kv(KvArguments),
     /// Two runs of one question: counters and answers exactly, times where they compare
     #[command(after_help = "Example:
   harness compare results/local/smoke/20260102-1 results/local/smoke/20260102-2

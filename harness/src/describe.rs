@@ -23,6 +23,7 @@ pub fn session(arguments: &SessionArguments, out: &mut dyn Write) -> Result<u8, 
         decode: arguments.decode,
         result: arguments.result,
         workers: arguments.workers,
+        ..Shape::default()
     };
     let counts: Vec<Counts> = ARMS
         .iter()

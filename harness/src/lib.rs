@@ -14,6 +14,7 @@ pub mod explain;
 pub mod files;
 pub mod gate;
 pub mod invariance;
+pub mod kv;
 pub mod list;
 pub mod machine;
 pub mod models;
@@ -49,6 +50,7 @@ pub fn execute(
         Command::Audit(arguments) => verify_evidence(arguments, world, out),
         Command::Gate(arguments) => gate::gate(arguments, world, out),
         Command::Explain(arguments) => explain::explain(arguments, world, out),
+        Command::Kv(arguments) => kv::kv(arguments, world, out),
         Command::Compare(arguments) => compare::compare(arguments, world, out),
         Command::Anchor { directory } => anchor::anchor(directory, world, out),
         #[cfg(feature = "report")]

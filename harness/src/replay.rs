@@ -11,8 +11,8 @@ use std::path::Path;
 
 use engine::kernels::Kernels;
 use engine::{
-    CachePolicy, Engine, EngineOptions, Event, KernelChoice, Mode, Model, PAGE_POSITIONS, Request,
-    Sink,
+    CachePolicy, Engine, EngineOptions, Event, KernelChoice, KvType, Mode, Model, PAGE_POSITIONS,
+    Request, Sink,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -271,6 +271,10 @@ fn options(
         .mode
         .parse()
         .map_err(|error| Error::Broken(format!("run.json: effective.mode: {error}")))?;
+    let kv_type: KvType = effective
+        .kv_dtype
+        .parse()
+        .map_err(|error| Error::Broken(format!("run.json: effective.kv_dtype: {error}")))?;
     let kernels = match &arguments.kernels {
         Some(kernels) => kernels
             .parse::<KernelChoice>()
@@ -288,7 +292,7 @@ fn options(
     let pages = positions.max().unwrap_or(0).div_ceil(PAGE_POSITIONS);
     Ok(EngineOptions {
         mode,
-        kv_type: None,
+        kv_type: Some(kv_type),
         kernels,
         threads,
         chunk_tokens: CHUNK_TOKENS,

@@ -15,15 +15,17 @@ use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
 pub(crate) mod check;
+pub(crate) mod kv;
 mod turns;
 
 use check::Refusal;
+pub use kv::{Eviction, KvDtype, Order, Quarantine};
 
 /// Schema tag of both forms.
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
 
 /// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 9] = [
+const EMBEDDED: [(&str, &str); 14] = [
     ("smoke", include_str!("../envelopes/smoke.toml")),
     (
         "session-small",
@@ -48,6 +50,26 @@ const EMBEDDED: [(&str, &str); 9] = [
     ("engine-q4_0", include_str!("../envelopes/engine-q4_0.toml")),
     ("engine-q4_1", include_str!("../envelopes/engine-q4_1.toml")),
     ("instrument", include_str!("../envelopes/instrument.toml")),
+    (
+        "quarantine-mid-run",
+        include_str!("../envelopes/quarantine-mid-run.toml"),
+    ),
+    (
+        "working-set-over-capacity",
+        include_str!("../envelopes/working-set-over-capacity.toml"),
+    ),
+    (
+        "working-set-within-capacity",
+        include_str!("../envelopes/working-set-within-capacity.toml"),
+    ),
+    (
+        "interleaved-order",
+        include_str!("../envelopes/interleaved-order.toml"),
+    ),
+    (
+        "sequential-order",
+        include_str!("../envelopes/sequential-order.toml"),
+    ),
 ];
 
 /// What an envelope may ask: the `[workload]` table of its kind.
@@ -55,7 +77,7 @@ pub trait Kind: Clone + Serialize + DeserializeOwned {
     /// Arms of this kind.
     fn arm_names() -> Vec<&'static str>;
     /// Refuses what cannot be asked in this run.
-    fn check(&self, run: &RunAsked) -> Result<(), Refusal>;
+    fn check(&self, run: &RunAsked, evidence: &Evidence) -> Result<(), Refusal>;
 }
 
 /// A session envelope as written.
@@ -152,6 +174,12 @@ pub struct Workload {
     /// Seed of every id.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
+    /// Whose turn is next.
+    #[serde(default, skip_serializing_if = "kv::is_default")]
+    pub order: Order,
+    /// A result that is taken out midway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
 }
 
 /// The `[run]` table as written.
@@ -174,6 +202,10 @@ pub struct RunAsked {
     pub chunk_tokens: usize,
     /// Pages the KV pool may hold.
     pub kv_pages: usize,
+    /// Which of them go first when room is needed.
+    pub eviction: Eviction,
+    /// What they hold keys and values as; the mode's own type when absent: f32 in `exact`, f16 in `fast`.
+    pub kv_dtype: Option<KvDtype>,
 }
 
 /// The `[evidence]` table.
@@ -182,6 +214,9 @@ pub struct RunAsked {
 pub struct Evidence {
     /// `ids`: prompts are kept as token ids.
     pub prompts: String,
+    /// The trace ends with what the cache holds.
+    #[serde(skip_serializing_if = "kv::is_default")]
+    pub kv: bool,
 }
 
 /// An envelope with every default filled in: exactly envelope.json.
@@ -215,6 +250,10 @@ pub struct Run {
     pub kernels: String,
     pub chunk_tokens: usize,
     pub kv_pages: usize,
+    #[serde(default, skip_serializing_if = "kv::is_default")]
+    pub eviction: Eviction,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_dtype: Option<KvDtype>,
 }
 
 /// What the command line may say over the file; `None` and empty leave it as it is.
@@ -252,6 +291,8 @@ impl Default for RunAsked {
             kernels: "auto".to_owned(),
             chunk_tokens: 256,
             kv_pages: 4096,
+            eviction: Eviction::default(),
+            kv_dtype: None,
         }
     }
 }
@@ -260,6 +301,7 @@ impl Default for Evidence {
     fn default() -> Self {
         Self {
             prompts: "ids".to_owned(),
+            kv: false,
         }
     }
 }
@@ -316,6 +358,8 @@ impl<W: Kind> EnvelopeOf<W> {
                 kernels: run.kernels,
                 chunk_tokens: run.chunk_tokens,
                 kv_pages: run.kv_pages,
+                eviction: run.eviction,
+                kv_dtype: run.kv_dtype,
             },
             evidence: asked.evidence,
             mock: asked.mock,
@@ -379,6 +423,8 @@ impl Workload {
             decode: self.decode as u64,
             result: self.result as u64,
             workers: self.workers as u64,
+            order: self.order,
+            quarantine: self.quarantine,
         }
     }
 }
@@ -388,7 +434,7 @@ impl Kind for Workload {
         arm::every_name()
     }
 
-    fn check(&self, run: &RunAsked) -> Result<(), Refusal> {
+    fn check(&self, run: &RunAsked, _evidence: &Evidence) -> Result<(), Refusal> {
         check::session(self, run)
     }
 }

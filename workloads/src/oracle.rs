@@ -6,9 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::arm::{Arm, Cache};
+use crate::envelope::{Order, Quarantine};
+
+/// Positions of a page.
+const PAGE_POSITIONS: u64 = 64;
 
 /// The numbers of a session, in the letters of the formulas: C, T, P, D, R, W.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // as in `envelope::Workload`
 pub struct Shape {
     pub agents: u64,
@@ -17,12 +21,35 @@ pub struct Shape {
     pub decode: u64,
     pub result: u64,
     pub workers: u64,
+    #[serde(default, skip_serializing_if = "crate::envelope::kv::is_default")]
+    pub order: Order,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
 }
 
-/// What an arm counts over a whole session.
+impl Shape {
+    /// Pages after which no policy evicts any: for every agent those of its longest transcript, and one more, since a page
+    /// that is matched in part is copied before it is extended. `None` beyond 64 bits.
+    pub fn kv_pages_enough(&self) -> Option<u64> {
+        let Some(later) = self.turns.checked_sub(1) else {
+            return Some(0);
+        };
+        let answers = self.turns.checked_mul(self.decode)?;
+        let results = later.checked_mul(self.result)?;
+        let transcript = (self.prefix).checked_add(answers)?.checked_add(results)?;
+        let pages = transcript.div_ceil(PAGE_POSITIONS) + 1;
+        pages.checked_mul(self.agents)
+    }
+}
+
+/// What an arm counts over a whole session whose cache has [`Shape::kv_pages_enough`], exactly. With fewer pages it computes
+/// no less and finds no more, and decodes and carries the same but for what the next paragraph says.
 ///
-/// Agents of one cache give the same first answer, since their first prompts are equal; each carries
-/// the last token of it in its own second turn, for nobody waits to save a token it was to feed anyway.
+/// Agents of one cache give the same first answer, since their first prompts are equal. Each carries the last token of it in
+/// its own second turn, for nobody waits to save a token it was to feed anyway; but agents that come one after the other
+/// find what the first of them fed.
+///
+/// After a quarantine an agent's prompts match no further than where the result begins that was taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Positions of client-supplied text whose KV is newly written.
@@ -52,6 +79,8 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
         decode,
         result,
         workers,
+        order,
+        quarantine,
     } = *shape;
     if turns == 0 || agents == 0 {
         return Some(Counts::default());
@@ -70,11 +99,18 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
         (Cache::Shared, true) => 1,
     };
     let increments = later_turns.checked_mul(result)?;
+    let fed_before = match (arm.cache, order) {
+        (Cache::Shared, Order::Agents) if turns > 1 => (agents - caches) * decode.min(1),
+        _ => 0,
+    };
     let (computed, carried, replayed) = match arm.cache {
         Cache::None => (logical, 0, 0),
         _ => (
-            caches.checked_mul(prefix)?.checked_add(increments)?,
-            later_turns * decode.min(1), // without an answer there is nothing to carry
+            caches
+                .checked_mul(prefix)?
+                .checked_add(increments)?
+                .checked_add(again(shape, quarantine)?)?,
+            later_turns * decode.min(1) - fed_before, // without an answer there is nothing to carry
             agents - caches,
         ),
     };
@@ -86,4 +122,16 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
         carried_tokens: carried,
         replayed_tokens: replayed,
     })
+}
+
+/// Positions computed again because of a quarantine: in the j-th turn after it everything since the result was appended
+/// that turn k read, but for the last token of the answer before, which is carried as ever.
+fn again(shape: &Shape, quarantine: Option<Quarantine>) -> Option<u64> {
+    let Some(Quarantine { turn, agents }) = quarantine else {
+        return Some(0);
+    };
+    let after = shape.turns.saturating_sub(turn as u64 + 1);
+    let pairs = after.checked_mul(after + 1)? / 2;
+    let grown = (shape.decode.checked_add(shape.result)?).checked_mul(pairs)?;
+    (grown - after * shape.decode.min(1)).checked_mul(agents as u64)
 }

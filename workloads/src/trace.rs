@@ -45,8 +45,43 @@ pub struct Settings {
     pub chunk_tokens: usize,
     /// Pages the pool may hold.
     pub kv_pages: usize,
+    /// Which pages go first when room is needed. Traces from before the setting lack it.
+    #[serde(default = "least_recently_used")]
+    pub eviction: String,
     /// Arg-max decoding.
     pub greedy: bool,
+}
+
+fn least_recently_used() -> String {
+    "lru".to_owned()
+}
+
+/// A page of the tree a cache keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvNode {
+    /// Its number; any, but each once.
+    pub id: usize,
+    /// The page it continues; none where a text begins.
+    pub parent: Option<usize>,
+    /// Positions it holds.
+    pub positions: usize,
+    /// Who wrote it, where that is known.
+    pub session: Option<String>,
+    /// How often it was found.
+    pub hits: u64,
+}
+
+/// A text that is refused, at its place in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvTombstone {
+    /// The page it continues; none where a text begins, or where that page is gone.
+    pub parent: Option<usize>,
+    /// The position it begins at.
+    pub start: usize,
+    /// Positions of it that the key names.
+    pub positions: usize,
 }
 
 /// Another program, as an arm started it.
@@ -117,6 +152,19 @@ pub enum Body {
         instance: usize,
         fleet: usize,
         store: usize,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        barred_at: Option<usize>,
+    },
+    Quarantine {
+        request: String,
+        start: usize,
+        end: usize,
+        pages: usize,
+        running: usize,
+    },
+    Kv {
+        nodes: Vec<KvNode>,
+        tombstones: Vec<KvTombstone>,
     },
     Prefill {
         request: String,

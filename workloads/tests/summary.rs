@@ -45,6 +45,7 @@ fn begin(arm: &str, rep: usize) -> Body {
             kv_dtype: "f32".to_owned(),
             page_positions: 64,
             chunk_tokens: 256,
+            eviction: "lru".to_owned(),
             kv_pages: 4096,
             greedy: true,
         },

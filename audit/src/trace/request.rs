@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::Reader;
+use super::quarantine::barred_at;
 use super::transcripts::{Place, Transcript};
 use crate::hash;
 use crate::latencies::Times;
@@ -175,7 +176,13 @@ impl Reader<'_> {
                 "own is {own}, beyond the oracle: the session had {own_limit} of these positions"
             )
         });
-        notes.recomputed("reuse limits", 2);
+        let barred_at = barred_at(&self.barred, &asking.ids);
+        notes.same(Layer::Reuse, "barred_at", &prefix.barred_at, &barred_at);
+        let past = barred_at.is_some_and(|barred_at| matched > barred_at);
+        notes.check(Layer::Reuse, !past, || {
+            format!("matched is {matched}, beyond what was quarantined: {barred_at:?}")
+        });
+        notes.recomputed("reuse limits", 3);
         Ok(())
     }
 
@@ -335,6 +342,15 @@ impl Reader<'_> {
 }
 
 impl Asking {
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Its agent and turn.
+    pub(super) fn of(&self) -> (u64, u64) {
+        (self.request.agent, self.request.turn)
+    }
+
     /// An output as long as its reason says, every token with a time and a batch that can be.
     fn check_output(&self, finish: &Finish, t_ns: u64, batched: bool, notes: &mut Notebook) {
         let (length, most) = (finish.ids.len() as u64, self.request.decode_max);

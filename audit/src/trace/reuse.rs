@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::oracle::Cache;
+use crate::oracle::{Cache, PAGE_POSITIONS};
 use crate::radix::Radix;
 
 /// Every sequence that has been computed so far.
@@ -13,6 +13,9 @@ pub(super) struct Reuse {
     instance: Radix,
     /// By session.
     own: BTreeMap<String, Radix>,
+    /// Ids of the trees that may be matched, and how often some were added.
+    distinct: u64,
+    added: u64,
 }
 
 impl Reuse {
@@ -21,6 +24,8 @@ impl Reuse {
             cache,
             instance: Radix::default(),
             own: BTreeMap::new(),
+            distinct: 0,
+            added: 0,
         }
     }
 
@@ -30,11 +35,23 @@ impl Reuse {
             return 0;
         }
         let own = self.own.entry(session.to_owned()).or_default();
-        let added = own.insert(ids);
-        if self.cache == Cache::Shared {
-            return added + self.instance.insert(ids);
-        }
-        added
+        let own_added = own.insert(ids);
+        let (matchable, held) = match self.cache {
+            Cache::Shared => {
+                let added = self.instance.insert(ids);
+                (added, own_added + added)
+            }
+            _ => (own_added, own_added),
+        };
+        self.distinct += matchable as u64;
+        self.added += u64::from(matchable > 0);
+        held
+    }
+
+    /// Positions a tree of pages can hold of all that: each text that differs from all others repeats what its first page
+    /// has in common with them.
+    pub(super) fn positions_at_most(&self) -> u64 {
+        self.distinct + (PAGE_POSITIONS - 1) * self.added
     }
 
     /// Positions of `ids` a request of `session` can find, in all and among its session's own.

@@ -132,6 +132,9 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::cells::run,
         fixture::scripted::beside_naive,
         fixture::measured::run,
+        fixture::quarantined::run,
+        fixture::quarantined::one_by_one,
+        fixture::quarantined::evicting,
     ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());

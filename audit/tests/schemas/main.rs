@@ -189,7 +189,13 @@ fn runs() -> [Fixture; 2] {
 #[test]
 fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
     let (run, envelope) = (Schema::of("fak.run/1"), Schema::of("fak.envelope/1"));
-    for fixture in runs() {
+    let [session, cells] = runs();
+    for fixture in [
+        session,
+        cells,
+        fixture::quarantined::run(),
+        fixture::quarantined::evicting(),
+    ] {
         for (schema, document, file, least) in [
             (&run, &fixture.record, "run.json", 400),
             (&envelope, &fixture.envelope, "envelope.json", 100),
@@ -214,10 +220,13 @@ fn a_trace_line_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
     session
         .traces
         .insert("instance-shared-0".to_owned(), vec![begun, failed]);
+    let strained = fixture::quarantined::run();
     let mut unread = 0;
     for (fixture, trace) in [
         (&session, "fused-0"),
         (&session, "instance-shared-0"),
+        (&strained, "fused-0"),
+        (&strained, "agent-kv-0"),
         (&cells, "fleet.fak-0"),
         (&cells, "fleet.llama-bench.fa1-0"),
     ] {

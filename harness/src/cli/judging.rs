@@ -1,4 +1,4 @@
-//! Arguments of the subcommands that judge runs: gate, explain, compare, replay.
+//! Arguments of the subcommands that judge runs: gate, explain, kv, compare, replay.
 //!
 //! Not here: arguments of making runs (`cli`).
 
@@ -45,6 +45,22 @@ pub struct ExplainArguments {
     /// A run directory
     pub directory: PathBuf,
     /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `kv`.
+#[derive(Debug, Args)]
+pub struct KvArguments {
+    /// A run directory
+    pub directory: PathBuf,
+    /// The arm; the one furthest up the ladder when left out
+    #[arg(long, value_name = "ARM")]
+    pub arm: Option<String>,
+    /// The repetition, from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub rep: usize,
+    /// One JSON document instead of the drawing
     #[arg(long)]
     pub json: bool,
 }

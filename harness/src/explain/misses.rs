@@ -19,7 +19,11 @@ pub(super) enum Why {
     NothingKept,
     /// Another agent had it, and the arm shares nothing between agents.
     OutOfReach,
-    /// It had been asked before and was not there: evicted, or still being computed.
+    /// A text in it was quarantined: nothing from there on may be found.
+    Quarantined,
+    /// Its keys and values had been there, and were evicted.
+    Evicted,
+    /// It had been asked before and was still being computed.
     NotThere,
     /// All that could be found was; the rest nobody had asked before.
     NewText,
@@ -41,6 +45,9 @@ pub(super) struct Miss {
     pub(super) new: usize,
     /// The last token of the answer before, fed only now.
     pub(super) carried: usize,
+    /// Where a quarantined text begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) barred_at: Option<usize>,
 }
 
 /// All requests of an arm that missed for one reason.
@@ -90,7 +97,7 @@ fn misses(trace: &Trace) -> Vec<Miss> {
     let (mut prompts, carried) = (trace.prompts(), carried(&trace.lines));
     let sessions = sessions(&trace.lines);
     // What each session said last holds all it said before.
-    let mut said: HashMap<&str, Vec<u32>> = HashMap::new();
+    let mut said: HashMap<&str, Said> = HashMap::new();
     // From being made to being admitted.
     let mut waiting: HashMap<&str, Vec<u32>> = HashMap::new();
     let mut misses = Vec::new();
@@ -99,7 +106,10 @@ fn misses(trace: &Trace) -> Vec<Miss> {
         match &line.body {
             Body::Request { id, .. } => waiting.extend(made.map(|prompt| (id.as_str(), prompt))),
             Body::Prefix {
-                request, matched, ..
+                request,
+                matched,
+                barred_at,
+                ..
             } => {
                 let Some((prompt, session)) = waiting
                     .remove(request.as_str())
@@ -107,8 +117,10 @@ fn misses(trace: &Trace) -> Vec<Miss> {
                 else {
                     continue;
                 };
-                let seen = said.values().map(|text| in_common(text, &prompt)).max();
-                let own = said.get(session).map_or(0, |text| in_common(text, &prompt));
+                let own = said.get(session).map(|said| said.common(&prompt));
+                let own = own.unwrap_or_default();
+                let of_any = said.values().map(|said| said.common(&prompt));
+                let any = of_any.fold(own, |a, b| (a.0.max(b.0), a.1.max(b.1)));
                 let mut miss = Miss {
                     request: request.clone(),
                     why: Why::Nothing,
@@ -117,18 +129,25 @@ fn misses(trace: &Trace) -> Vec<Miss> {
                     known: 0,
                     new: 0,
                     carried: carried.get(request.as_str()).copied().unwrap_or(0),
+                    barred_at: *barred_at,
                 };
-                let seen = seen.unwrap_or(0);
-                miss.known = seen.saturating_sub(miss.matched + miss.carried);
+                miss.known = any.0.saturating_sub(miss.matched + miss.carried);
                 miss.new = miss.prompt - miss.matched - miss.carried - miss.known;
-                miss.why = why(&miss, cache, seen, own);
+                miss.why = why(&miss, cache, any, own);
                 misses.push(miss);
-                said.insert(session, prompt);
+                said.entry(session).or_default().text = prompt;
+            }
+            Body::Prefill { request, .. } => {
+                let session = sessions.get(request.as_str());
+                if let Some(said) = session.and_then(|session| said.get_mut(session)) {
+                    said.written = said.text.len();
+                }
             }
             Body::Finish { request, ids, .. } => {
                 let session = sessions.get(request.as_str());
-                if let Some(text) = session.and_then(|session| said.get_mut(session)) {
-                    text.extend(ids);
+                if let Some(said) = session.and_then(|session| said.get_mut(session)) {
+                    said.text.extend(ids);
+                    said.written = said.text.len() - 1; // the last token was never fed
                 }
             }
             _ => {}
@@ -137,21 +156,35 @@ fn misses(trace: &Trace) -> Vec<Miss> {
     misses
 }
 
-/// `seen` positions of the prompt were asked before by anyone, `own` by the same session.
-fn why(miss: &Miss, cache: Option<&str>, seen: usize, own: usize) -> Why {
-    match cache {
-        _ if miss.matched == miss.prompt => Why::Nothing,
-        _ if seen == 0 => Why::First,
-        Some("none") => Why::NothingKept,
-        Some("session") if seen > own && miss.known > 0 => Why::OutOfReach,
-        _ if miss.known > 0 => Why::NotThere,
-        _ => Why::NewText,
+/// What a session has said, and how much of it had keys and values at some time.
+#[derive(Default)]
+struct Said {
+    text: Vec<u32>,
+    written: usize,
+}
+
+impl Said {
+    /// Positions that a prompt has in common with it, and how many of them were written.
+    fn common(&self, prompt: &[u32]) -> (usize, usize) {
+        let pairs = self.text.iter().zip(prompt);
+        let common = pairs.take_while(|(said, asked)| said == asked).count();
+        (common, common.min(self.written))
     }
 }
 
-fn in_common(text: &[u32], prompt: &[u32]) -> usize {
-    let pairs = text.iter().zip(prompt);
-    pairs.take_while(|(said, asked)| said == asked).count()
+/// Of the prompt so many positions were asked before, and so many written: by anyone, and by the same session.
+fn why(miss: &Miss, cache: Option<&str>, any: (usize, usize), own: (usize, usize)) -> Why {
+    let in_reach = if cache == Some("session") { own } else { any };
+    match cache {
+        _ if miss.matched == miss.prompt => Why::Nothing,
+        _ if any.0 == 0 => Why::First,
+        Some("none") => Why::NothingKept,
+        _ if miss.barred_at.is_some() => Why::Quarantined,
+        _ if in_reach.1 > miss.matched => Why::Evicted,
+        Some("session") if any.0 > own.0 && miss.known > 0 => Why::OutOfReach,
+        _ if miss.known > 0 => Why::NotThere,
+        _ => Why::NewText,
+    }
 }
 
 fn carried(lines: &[Line]) -> HashMap<&str, usize> {

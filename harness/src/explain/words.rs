@@ -192,8 +192,18 @@ fn sentence(group: &Group) -> String {
             "{many}: another agent's cache had it and this arm shares nothing between agents, so {} were computed once more.",
             tokens(known)
         ),
+        Why::Quarantined => format!(
+            "{many}: a text in them was quarantined, so nothing from there on may be found: {} were computed again, beside \
+             {} that were new.",
+            tokens(known),
+            tokens(new)
+        ),
+        Why::Evicted => format!(
+            "{many}: {} had been computed before and were evicted for want of room, so they were computed again.",
+            tokens(known)
+        ),
         Why::NotThere => format!(
-            "{many}: {} had been asked before and were not there: dropped for want of room, or still being computed.",
+            "{many}: {} had been asked before and were still being computed.",
             tokens(known)
         ),
         Why::NewText => format!(
@@ -216,7 +226,11 @@ fn example(group: &Group) -> String {
         miss.matched,
         miss.matched / PAGE_POSITIONS,
         match group.why {
-            _ if miss.carried > 0 => "the last token of its last answer, fed only now",
+            Why::NewText if miss.carried > 0 => "the last token of its last answer, fed only now",
+            Why::Quarantined if miss.barred_at == Some(miss.matched) =>
+                "there the quarantined text begins",
+            Why::Quarantined => "the quarantined text comes after it, and this was gone too",
+            Why::Evicted => "it had been there and was evicted",
             Why::First => "the cache was empty of it",
             Why::NothingKept => "nothing is ever there",
             Why::OutOfReach => "only its own cache is searched",

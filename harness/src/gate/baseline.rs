@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use workloads::envelope::{self, ResolvedEnvelope, Workload};
+use workloads::envelope::{self, Eviction, KvDtype, ResolvedEnvelope, Workload};
 use workloads::statistics::round6;
 use workloads::trace::Body;
 
@@ -63,6 +63,17 @@ pub(super) struct Question {
     pub(super) chunk_tokens: usize,
     /// Pages the KV pool may hold.
     pub(super) kv_pages: usize,
+    /// Which of them go first when room is needed.
+    #[serde(default, skip_serializing_if = "is_least_recently_used")]
+    pub(super) eviction: Eviction,
+    /// What they hold, where the mode does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kv_dtype: Option<KvDtype>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+fn is_least_recently_used(eviction: &Eviction) -> bool {
+    *eviction == Eviction::Lru
 }
 
 /// What one arm counts.
@@ -209,6 +220,8 @@ impl Question {
             arm_turns: run.arm_turns,
             chunk_tokens: run.chunk_tokens,
             kv_pages: run.kv_pages,
+            eviction: run.eviction,
+            kv_dtype: run.kv_dtype,
         }
     }
 }

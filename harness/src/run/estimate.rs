@@ -98,6 +98,9 @@ fn usable<W: Kind + PartialEq>(
         && earlier.run.threads == asked.run.threads
         && earlier.run.kernels == asked.run.kernels
         && earlier.run.chunk_tokens == asked.run.chunk_tokens
+        && earlier.run.kv_pages == asked.run.kv_pages
+        && earlier.run.eviction == asked.run.eviction
+        && earlier.run.kv_dtype == asked.run.kv_dtype
         && earlier.run.arm_turns == asked.run.arm_turns
         && record.machine.class == class;
     alike.then_some(record)

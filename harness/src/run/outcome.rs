@@ -203,8 +203,13 @@ fn plays_unequal_turns(record: &RunRecord) -> bool {
     requests.any(|other| Some(other) != first)
 }
 
+/// The arm whose memory the others' is told against.
+const MEMORY_OVER: &str = "agent-kv";
+
 fn arms_table(record: &RunRecord) -> Table {
-    let mut table = Table::new(&[
+    let warm = record.arms.get(MEMORY_OVER);
+    let warm = warm.and_then(|arm| arm.kv_bytes_peak.zip(arm.requests));
+    let mut header = vec![
         "arm",
         "prefill computed",
         "reused",
@@ -213,11 +218,18 @@ fn arms_table(record: &RunRecord) -> Table {
         "prefill time",
         "decode time",
         "KV peak",
-    ]);
+    ];
+    header.extend(warm.map(|_| "of agent-kv"));
+    let mut table = Table::new(&header);
     // In ladder order rather than the map's: each arm adds one mechanism to the one before.
     let known = workloads::arm::every_name().into_iter();
     for (name, arm) in known.filter_map(|name| Some((name, record.arms.get(name)?))) {
-        table.row(arm_cells(name, arm));
+        let mut cells = arm_cells(name, arm).to_vec();
+        cells.extend(warm.map(|(warm, requests)| {
+            let peak = arm.kv_bytes_peak.filter(|_| arm.requests == Some(requests));
+            or_dash(peak, |peak| format!("{:.2}x", peak as f64 / warm as f64))
+        }));
+        table.row(cells);
     }
     table
 }

@@ -16,7 +16,8 @@ fn run(place: &Place, envelope: &str, arguments: &[&str], code: i32) -> String {
 #[test]
 fn a_run_of_which_an_arm_failed_is_compared_with_nothing() {
     let place = Place::new();
-    let crowded = SMOKE.replace("kv_pages = 4096", "kv_pages = 7");
+    let crowded = SMOKE.replace("kv_pages = 4096", "kv_pages = 3");
+    let crowded = crowded.replace("# arm_turns = { naive = 2 }", "arm_turns = { naive = 1 }");
     fs::write(place.work().join("crowded.toml"), crowded).unwrap();
     let failed = run(&place, "crowded.toml", &[], 5);
     let whole = run(&place, "crowded.toml", &["--arm", "naive"], 0);

@@ -206,9 +206,10 @@ fn an_arm_that_cannot_run_keeps_its_record_and_the_run_exits_5() {
     place.run(&["new", "crowded"]).expect(0);
     let path = place.work().join("crowded.toml");
     let text = fs::read_to_string(&path).unwrap();
-    // Enough pages for one shared prefix, too few for one per agent.
+    // Enough pages for the one turn that `naive` plays, too few for a whole transcript.
     let crowded = text
-        .replace("kv_pages = 4096", "kv_pages = 7")
+        .replace("kv_pages = 4096", "kv_pages = 3")
+        .replace("# arm_turns = { naive = 2 }", "arm_turns = { naive = 1 }")
         .replace("reps = 5", "reps = 1");
     assert_ne!(text, crowded);
     fs::write(&path, crowded).unwrap();

@@ -16,6 +16,7 @@ mod models;
 mod robust;
 mod schemas;
 mod spread;
+mod strained;
 mod usage;
 
 use std::path::{Path, PathBuf};

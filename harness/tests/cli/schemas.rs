@@ -31,12 +31,15 @@ fn every_file_of_every_kind_of_run_keeps_its_schema() {
         "short.toml",
         &smoke.replacen("reps = 5", "arm_turns = { naive = 2 }\nreps = 3", 1),
     );
-    let crowded = smoke.replacen("kv_pages = 4096", "kv_pages = 7", 1);
-    write("crowded.toml", &crowded.replacen("reps = 5", "reps = 1", 1));
+    let crowded = smoke.replacen("kv_pages = 4096", "kv_pages = 3", 1);
+    let some = "arm_turns = { naive = 1 }\nreps = 1";
+    write("crowded.toml", &crowded.replacen("reps = 5", some, 1));
+    write("bad.toml", &super::strained::quarantine());
     write("work.toml", super::cells::ENVELOPE);
     let runs = [
         run(&place, &["short.toml"], 0),
         run(&place, &["crowded.toml"], 5),
+        run(&place, &["bad.toml"], 0),
         run(&place, &["instrument", "--reps", "1"], 0),
         run(
             &place,

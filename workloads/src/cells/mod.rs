@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::check::{Refusal, named, within, word};
-use crate::envelope::{Kind, ResolvedCells, RunAsked, defaults};
+use crate::envelope::kv::refuse_for_cells;
+use crate::envelope::{Evidence, Kind, ResolvedCells, RunAsked, defaults};
 
 pub mod arm;
 pub mod external;
@@ -82,7 +83,7 @@ impl Kind for CellWorkload {
         arm::names()
     }
 
-    fn check(&self, run: &RunAsked) -> Result<(), Refusal> {
+    fn check(&self, run: &RunAsked, evidence: &Evidence) -> Result<(), Refusal> {
         let arms = &run.arms;
         let cells = "workload.cells";
         word("workload.kind", &self.kind, &[KIND])?;
@@ -119,7 +120,7 @@ impl Kind for CellWorkload {
                 "none: cells have no turns",
             ));
         }
-        Ok(())
+        refuse_for_cells(run, evidence.kv)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload};
+use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload, kv};
 use crate::Error;
 use crate::arm::MOCK;
 use crate::mock::Script;
@@ -99,7 +99,7 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
         ));
     }
     word("mode", &envelope.mode, &["exact", "fast"])?;
-    workload.check(run)?;
+    workload.check(run, &envelope.evidence)?;
     arms(&run.arms, &W::arm_names())?;
     scripted(run, envelope.mock.as_ref())?;
     within("run.reps", run.reps, &REPS)?;
@@ -137,6 +137,7 @@ pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal
         let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
         return Err(Refusal::new("workload.workers", workload.workers, wanted));
     }
+    kv::check_quarantine(workload, run)?;
     fewer_turns(workload.turns, run)
 }
 

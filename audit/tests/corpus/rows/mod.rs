@@ -17,6 +17,7 @@ mod seals;
 mod settings;
 mod spread;
 mod stages;
+mod strained;
 mod sums;
 
 use std::path::Path;
@@ -244,6 +245,9 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         records::SAMPLES,
         replay::LEFT_TO_REPLAY,
         scripted::SCRIPTED,
+        strained::ASKED,
+        strained::QUARANTINES,
+        strained::TREES,
     ];
     groups.into_iter().flatten().collect()
 }
