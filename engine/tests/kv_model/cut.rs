@@ -35,6 +35,7 @@ impl World {
         let Some((table, values)) = cut else {
             return;
         };
+        self.note(if rotate { "moved" } else { "computed again" }, true);
         self.cache.drop_text(&mut self.pool, session, start);
         let others = self.idle.iter().filter(|(other, _)| **other != session);
         let theirs = others.map(|(_, idle)| &idle.text);

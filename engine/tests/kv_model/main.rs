@@ -9,11 +9,12 @@
 
 mod cases;
 mod cut;
+mod govern;
 mod oracle;
 mod steps;
 mod world;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use engine::kv::Eviction;
 use engine::schedule::CachePolicy;
@@ -21,7 +22,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use steps::{Draw, Step};
-use world::{Setting, World};
+use world::{Happened, Setting, World};
 
 /// Short worlds, which shrink when they fail.
 const WORLDS: u32 = 900;
@@ -31,6 +32,18 @@ const STEPS_MAX: usize = 160;
 const STEPS_SHORT: usize = 60_000;
 /// Steps of each long world.
 const STEPS_LONG: usize = 10_000;
+
+/// Things that can happen.
+const KINDS: usize = 16;
+/// How often the rarest must have.
+const TIMES_MIN: usize = 4;
+const EVICTIONS: [Eviction; 5] = [
+    Eviction::Lru,
+    Eviction::Lfu,
+    Eviction::Fifo,
+    Eviction::Priority,
+    Eviction::Cost,
+];
 
 /// Always the same cases.
 fn runner(cases: u32) -> TestRunner {
@@ -45,7 +58,8 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 fn draw() -> impl Strategy<Value = Draw> {
-    let parts = (any::<u8>(), 0..400_u16, 0..200_u16, any::<u8>());
+    let base = prop::option::weighted(0.8, any::<u8>());
+    let parts = (base, 0..400_u16, 0..200_u16, any::<u8>());
     parts.prop_map(|(base, keep, len, seed)| Draw {
         base,
         keep,
@@ -62,16 +76,16 @@ fn step() -> impl Strategy<Value = Step> {
         12 => begin.prop_map(|(session, who, draw, decode, priority)| Step::Begin {
             session, who, draw, decode, priority,
         }),
-        12 => (number(), 0..200_u8).prop_map(|(flight, count)| Step::Append { flight, count }),
+        18 => (number(), 60..=u8::MAX).prop_map(|(flight, count)| Step::Append { flight, count }),
         4 => number().prop_map(|flight| Step::Publish { flight }),
         9 => (number(), prop::option::of(number()))
             .prop_map(|(flight, pending)| Step::Finish { flight, pending }),
         1 => number().prop_map(|flight| Step::GiveUp { flight }),
-        2 => (number(), prop::option::of(0..30_u8))
+        2 => (number(), prop::option::weighted(0.7, 0..20_u8))
             .prop_map(|(text, lease)| Step::Hold { text, lease }),
-        1 => number().prop_map(|hold| Step::Release { hold }),
+        2 => number().prop_map(|hold| Step::Release { hold }),
         2 => (1..20_u8).prop_map(|by| Step::Expire { by }),
-        1 => (number(), 0..300_u16, 0..300_u16)
+        1 => (number(), 20..300_u16, 0..300_u16)
             .prop_map(|(text, end, start)| Step::Quarantine { text, end, start }),
         1 => number().prop_map(|session| Step::Close { session }),
         2 => (0..8_u8).prop_map(|pages| Step::Press { pages }),
@@ -86,14 +100,8 @@ fn setting() -> impl Strategy<Value = Setting> {
         3 => Just(CachePolicy::Session),
         1 => Just(CachePolicy::None),
     ];
-    let eviction = prop::sample::select(vec![
-        Eviction::Lru,
-        Eviction::Lfu,
-        Eviction::Fifo,
-        Eviction::Priority,
-        Eviction::Cost,
-    ]);
-    (policy, eviction, prop::option::of(6..40_usize)).prop_map(|(policy, eviction, capacity)| {
+    let eviction = prop::sample::select(&EVICTIONS[..]);
+    (policy, eviction, prop::option::of(4..24_usize)).prop_map(|(policy, eviction, capacity)| {
         Setting {
             policy,
             eviction,
@@ -102,35 +110,42 @@ fn setting() -> impl Strategy<Value = Setting> {
     })
 }
 
+/// That everything that can happen did, so that the steps cannot quietly miss their mark.
+fn assert_all_happened(happened: &Happened) {
+    let rare: Vec<_> = happened
+        .iter()
+        .filter(|(_, times)| **times < TIMES_MIN)
+        .collect();
+    assert!(happened.len() >= KINDS && rare.is_empty(), "{happened:?}");
+}
+
 #[test]
 fn short_worlds_agree_with_a_naive_map_after_every_step() {
-    let taken = Cell::new(0);
+    let all = RefCell::new((0, Happened::new()));
     let worlds = (setting(), prop::collection::vec(step(), 0..STEPS_MAX));
     let done = runner(WORLDS).run(&worlds, |(setting, steps)| {
         let mut world = World::new(setting);
         for step in &steps {
             world.step(step);
         }
-        world.end();
-        taken.set(taken.get() + steps.len());
+        let (taken, happened) = &mut *all.borrow_mut();
+        *taken += steps.len();
+        for (what, times) in world.end() {
+            *happened.entry(what).or_default() += times;
+        }
         Ok(())
     });
     done.unwrap();
-    assert!(taken.get() >= STEPS_SHORT, "only {} steps", taken.get());
+    let (taken, happened) = all.into_inner();
+    assert!(taken >= STEPS_SHORT, "only {taken} steps");
+    assert_all_happened(&happened);
 }
 
 #[test]
 fn long_worlds_under_pressure_agree_with_a_naive_map_after_every_step() {
-    const { assert!(STEPS_SHORT + 5 * STEPS_LONG >= 100_000) };
-    let mut runner = runner(1);
-    let evictions = [
-        Eviction::Lru,
-        Eviction::Lfu,
-        Eviction::Fifo,
-        Eviction::Priority,
-        Eviction::Cost,
-    ];
-    for (eviction, capacity) in evictions.into_iter().zip([12, 20, 28, 36, 44]) {
+    const { assert!(STEPS_SHORT + EVICTIONS.len() * STEPS_LONG >= 100_000) };
+    let (mut runner, mut happened) = (runner(1), Happened::new());
+    for (eviction, capacity) in EVICTIONS.into_iter().zip([6, 9, 14, 20, 30]) {
         let mut world = World::new(Setting {
             policy: CachePolicy::Shared,
             eviction,
@@ -140,6 +155,9 @@ fn long_worlds_under_pressure_agree_with_a_naive_map_after_every_step() {
             let step = step().new_tree(&mut runner).unwrap().current();
             world.step(&step);
         }
-        world.end();
+        for (what, times) in world.end() {
+            *happened.entry(what).or_default() += times;
+        }
     }
+    assert_all_happened(&happened);
 }

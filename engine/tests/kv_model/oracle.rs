@@ -50,7 +50,14 @@ pub(crate) struct Who {
 impl Who {
     /// One of a tenant's scopes; one public namespace is called as a tenant is.
     pub(crate) fn of(session: u64, choice: u8) -> Self {
-        let public = [None, None, Some((9, 64)), Some((9, 150)), Some((0, 70))];
+        let public = [
+            None,
+            Some((9, 64)),
+            None,
+            Some((9, 150)),
+            None,
+            Some((0, 70)),
+        ];
         Self {
             tenant: session % TENANTS,
             public: public[choice as usize % public.len()],

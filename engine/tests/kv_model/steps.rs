@@ -3,12 +3,12 @@
 //! Not here: what must hold whatever happened (`world`).
 
 use engine::Error;
-use engine::kv::{Domain, Eviction, PageTable, RowSource, Scope};
+use engine::kv::{PageTable, RowSource, Scope};
 use engine::schedule::{CachePolicy, Found, Origin, Wanted};
 use engine::tensor::PAGE_POSITIONS;
 
-use super::oracle::{SESSIONS, Text, Who, common, next_value, values, whole};
-use super::world::{Flight, Held, Idle, Setting, World, row};
+use super::oracle::{SESSIONS, TENANTS, Text, Who, common, next_value, values, whole};
+use super::world::{Flight, Idle, World, row};
 
 /// Longest prompt.
 const PROMPT_MAX: usize = 300;
@@ -18,7 +18,7 @@ const TOKENS: u32 = 3;
 /// A prompt: the beginning of a known text, then tokens of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
-    pub(crate) base: u8,
+    pub(crate) base: Option<u8>,
     pub(crate) keep: u16,
     pub(crate) len: u16,
     pub(crate) seed: u8,
@@ -67,7 +67,7 @@ pub(crate) enum Step {
 }
 
 /// One of `all`, by a number.
-fn index<T>(all: &[T], number: u8) -> Option<usize> {
+pub(crate) fn index<T>(all: &[T], number: u8) -> Option<usize> {
     (!all.is_empty()).then(|| number as usize % all.len())
 }
 
@@ -120,15 +120,17 @@ impl World {
         self.check();
     }
 
-    fn drawn(&self, session: u64, who: u8, draw: Draw) -> Text {
-        let base = index(&self.known, draw.base).map(|at| &self.known[at]);
+    fn drawn(&self, session: u8, who: u8, draw: Draw) -> Text {
+        let base = draw.base.and_then(|base| index(&self.known, base));
+        let base = base.map(|at| &self.known[at]);
         let mut tokens = base.map_or_else(Vec::new, |base| base.tokens.clone());
         let keep = draw.keep as usize % (tokens.len() + 1);
-        // Half of them part at the end of a page, or as near to it as anything can be.
-        tokens.truncate(match draw.keep % 4 {
+        // Most go on from its end, or part at the end of a page or as near to it as anything can be.
+        tokens.truncate(match draw.keep % 5 {
             0 => whole(keep),
             1 => whole(keep).saturating_sub(1),
-            _ => keep,
+            2 => keep,
+            _ => tokens.len(),
         });
         let mut token = u32::from(draw.seed);
         for _ in 0..=draw.len {
@@ -136,11 +138,19 @@ impl World {
             tokens.push((token >> 16) % TOKENS);
         }
         tokens.truncate(PROMPT_MAX);
-        Text::new(self.setting.policy, Who::of(session, who), session, &tokens)
+        let session = u64::from(session) % SESSIONS;
+        let (who, session) = match base {
+            // Most go on under the scope of what they go on from, in the same session or in another of the tenant's.
+            Some(base) if !who.is_multiple_of(4) => {
+                let other = base.session + session / TENANTS * TENANTS;
+                (base.who, other % SESSIONS)
+            }
+            _ => (Who::of(session, who), session),
+        };
+        Text::new(self.setting.policy, who, session, &tokens)
     }
 
     fn begin(&mut self, (session, who): (u8, u8), draw: Draw, decode: usize, priority: i32) {
-        let session = u64::from(session) % SESSIONS;
         let text = self.drawn(session, who, draw);
         self.start(text, decode, priority);
     }
@@ -153,7 +163,6 @@ impl World {
         if flights.any(|it| it.text.session == text.session) || pages > self.pool.capacity() {
             return;
         }
-        self.remember(text.clone());
         let before = self.peek(&text);
         self.assert_found(&text, before);
         let (alone, scope) = (self.flights.is_empty(), text.who.scope());
@@ -169,6 +178,7 @@ impl World {
                     !alone || pages > self.pool.capacity() - held,
                     "what fits runs"
                 );
+                self.note("refused", true);
                 let is_all_there = self.cache.tree().pages() == cached;
                 assert!(
                     alone || is_all_there || self.has_rotated(),
@@ -228,6 +238,17 @@ impl World {
             len <= most && (alone || len >= least),
             "{len} of {least} to {most}"
         );
+        let tail = found.table.pages().last().filter(|_| len > whole(len));
+        let in_place = tail.is_some_and(|page| self.pool.references(*page) > 1);
+        self.note("found a page", whole(len) > 0);
+        self.note("found of its own", found.own > 0);
+        self.note("found of another's", found.instance > 0);
+        self.note("copied within a page", tail.is_some() && !in_place);
+        self.note("gone on in place", in_place);
+        self.note("stopped before a span", found.barred_at == Some(len));
+        self.note("gone on from moved positions", found.origin.is_some());
+        self.note("gave up what it found", len < before);
+        self.remember(text.clone());
         let mut locked = self.text(&text, &text.tokens[..len]);
         locked.must = if found.origin.is_some() {
             0
@@ -364,113 +385,5 @@ impl World {
             let flight = self.flights.swap_remove(at);
             self.cache.give_up(&mut self.pool, flight.table);
         }
-    }
-
-    fn hold(&mut self, text: u8, lease: Option<u8>) {
-        let Some(at) = index(&self.known, text) else {
-            return;
-        };
-        let mut text = self.known[at].clone();
-        text.must = whole(self.peek(&text));
-        let scope = text.who.scope();
-        let ends = lease.map(|time| self.now + u64::from(time));
-        let held = self.cache.hold(wanted(&text, &scope, i32::MIN), ends);
-        assert_eq!(held.map_or(0, |(_, len)| len), text.must);
-        self.holds
-            .extend(held.map(|(id, _)| Held { id, text, ends }));
-    }
-
-    fn release(&mut self, hold: u8) {
-        if let Some(at) = index(&self.holds, hold) {
-            let held = self.holds.swap_remove(at);
-            assert!(self.cache.release_hold(&mut self.pool, held.id));
-            assert!(!self.cache.release_hold(&mut self.pool, held.id));
-        }
-    }
-
-    fn expire(&mut self, by: u64) {
-        self.now += by;
-        let before = self.holds.len();
-        let now = self.now;
-        self.holds
-            .retain(|held| held.ends.is_none_or(|end| end > now));
-        let expired = self.cache.expire(&mut self.pool, now);
-        assert_eq!(expired, before - self.holds.len());
-    }
-
-    fn quarantine(&mut self, text: u8, end: u16, start: u16) {
-        let Some(at) = index(&self.known, text) else {
-            return;
-        };
-        let known = &self.known[at];
-        let end = 1 + end as usize % known.tokens.len();
-        let start = start as usize % end;
-        let ids = self.text(known, &known.tokens[..end]);
-        let (spoken_for, scope) = (self.spoken_for(), ids.who.scope());
-        let domain = || Domain::new(&[("weights", "none")]);
-        let span = (&ids.tokens[..], start);
-        let before = self.cache.tree().pages();
-        let quarantined = self
-            .cache
-            .quarantine(&mut self.pool, &scope, span, spoken_for, domain);
-        let left = self.cache.tree().pages();
-        assert!(left + quarantined.unwrap() >= before);
-        let flights = self.flights.iter_mut().map(|it| &mut it.locked);
-        let holds = self.holds.iter_mut().map(|it| &mut it.text);
-        self.oracle.quarantine(&ids, start, flights.chain(holds));
-        assert!(self.peek(&ids) <= start);
-    }
-
-    fn close(&mut self, session: u64) {
-        self.cache.close(&mut self.pool, session);
-        let was_idle = self.idle.remove(&session).is_some();
-        if self.setting.policy == CachePolicy::Session && was_idle {
-            self.oracle.close(session);
-            let flights = self.flights.iter_mut().map(|it| &mut it.locked);
-            let holds = self.holds.iter_mut().map(|it| &mut it.text);
-            for text in flights.chain(holds).filter(|text| text.session == session) {
-                text.must = 0;
-            }
-        }
-    }
-
-    fn press(&mut self, pages: usize) {
-        if self.setting.capacity.is_none() {
-            return;
-        }
-        let (spoken_for, cached) = (self.spoken_for(), self.cache.tree().pages());
-        let has_rotated = self.has_rotated();
-        let made = self.cache.reserve(&mut self.pool, pages, spoken_for);
-        let has_room = self.pool.available() >= pages + spoken_for;
-        assert_eq!(made.is_ok(), has_room);
-        let could_be = self.pool.available() + self.cache.tree().evictable();
-        assert!(has_room || could_be < pages + spoken_for || has_rotated);
-        assert!(has_room || self.cache.tree().pages() == cached || has_rotated);
-    }
-
-    fn has_rotated(&self) -> bool {
-        self.idle.values().any(|idle| idle.rotated.is_some())
-    }
-
-    /// Under the policy that goes by use, what was used last goes last.
-    fn spare(&mut self, text: u8) {
-        let is_idle = self.flights.is_empty() && self.holds.is_empty() && !self.has_rotated();
-        let Setting {
-            eviction, capacity, ..
-        } = self.setting;
-        let (Some(at), Some(capacity)) = (index(&self.known, text), capacity) else {
-            return;
-        };
-        if !is_idle || eviction != Eviction::Lru {
-            return;
-        }
-        let text = self.known[at].clone();
-        let before = self.peek(&text);
-        let scope = text.who.scope();
-        let held = self.cache.hold(wanted(&text, &scope, 0), None);
-        held.map(|(id, _)| self.cache.release_hold(&mut self.pool, id));
-        let others = capacity - before.div_ceil(PAGE_POSITIONS);
-        self.cache.reserve(&mut self.pool, others, 0).unwrap();
-        assert_eq!(self.peek(&text), before, "{text:?} was used last");
     }
 }

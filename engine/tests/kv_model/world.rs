@@ -13,7 +13,7 @@ use super::oracle::{Oracle, SESSIONS, Text, whole};
 use super::steps::Step;
 
 /// Known texts that new ones may begin as.
-const KNOWN_MAX: usize = 48;
+const KNOWN_MAX: usize = 16;
 /// Pages of a world in which nothing is evicted.
 const ROOMY: usize = 1 << 16;
 
@@ -76,7 +76,12 @@ pub(crate) struct World {
     pub(crate) idle: BTreeMap<u64, Idle>,
     pub(crate) known: Vec<Text>,
     pub(crate) now: u64,
+    /// What happened how often.
+    pub(crate) happened: Happened,
 }
+
+/// Counts by name.
+pub(crate) type Happened = BTreeMap<&'static str, usize>;
 
 /// The keys and values that a position of this value has.
 pub(crate) fn row(value: u64) -> (f32, f32) {
@@ -110,6 +115,7 @@ impl World {
             idle: BTreeMap::new(),
             known: Vec::new(),
             now: 0,
+            happened: BTreeMap::new(),
         }
     }
 
@@ -117,14 +123,20 @@ impl World {
         Text::new(self.setting.policy, like.who, like.session, tokens)
     }
 
+    /// Something happened, if it did.
+    pub(crate) fn note(&mut self, what: &'static str, did: bool) {
+        *self.happened.entry(what).or_default() += usize::from(did);
+    }
+
     /// Texts to come may begin as this one.
     pub(crate) fn remember(&mut self, text: Text) {
+        if text.tokens.is_empty() {
+            return;
+        }
         if self.known.len() == KNOWN_MAX {
             self.known.remove(0);
         }
-        if !text.tokens.is_empty() {
-            self.known.push(text);
-        }
+        self.known.push(text);
     }
 
     pub(crate) fn spoken_for(&self) -> usize {
@@ -271,8 +283,8 @@ impl World {
         assert!(self.pool.occupancy().pages <= pages_max + apart);
     }
 
-    /// Everyone leaves, and nothing is left.
-    pub(crate) fn end(mut self) {
+    /// Nothing is in flight or held any more.
+    pub(crate) fn let_go(&mut self) {
         while !self.flights.is_empty() {
             self.step(&Step::Finish {
                 flight: 0,
@@ -282,6 +294,11 @@ impl World {
         while !self.holds.is_empty() {
             self.step(&Step::Release { hold: 0 });
         }
+    }
+
+    /// Everyone leaves, and nothing is left.
+    pub(crate) fn end(mut self) -> Happened {
+        self.let_go();
         for session in 0..SESSIONS as u8 {
             self.step(&Step::Close { session });
         }
@@ -289,5 +306,6 @@ impl World {
         self.cache.reserve(&mut self.pool, all, 0).unwrap();
         assert_eq!(self.cache.tree().pages(), 0);
         self.check_references();
+        self.happened
     }
 }
