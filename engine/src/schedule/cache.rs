@@ -445,9 +445,10 @@ impl Cache {
             return 0;
         };
         let others = self.sessions.iter().filter(|(id, _)| **id != session);
-        let of_others = others
-            .filter(|(_, other)| other.scope == own.scope)
-            .map(|(_, other)| common_prefix(&other.tokens, &own.tokens));
+        let of_others = others.map(|(_, other)| {
+            let shared = own.scope.shared_positions(&other.scope);
+            common_prefix(&other.tokens, &own.tokens).min(shared)
+        });
         let keep = of_others.max().unwrap_or(0).max(keep);
         let owner = self.owner(&own.scope, session);
         self.tree.drop_text(pool, owner, &own.tokens, keep)
