@@ -201,7 +201,11 @@ impl Client {
 
     /// One step; false when nothing is in flight. What the engine keeps adds up after it.
     pub(crate) fn step(&mut self) -> bool {
-        let more = self.engine.step(&mut self.heard).unwrap();
+        self.try_step().unwrap()
+    }
+
+    pub(crate) fn try_step(&mut self) -> engine::Result<bool> {
+        let more = self.engine.step(&mut self.heard);
         self.engine.check().unwrap();
         more
     }
