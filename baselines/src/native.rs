@@ -156,6 +156,7 @@ fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<Engi
 fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
     Ok(EngineOptions {
         mode: mode.parse::<Mode>().map_err(Error::Mode)?,
+        kv_type: None,
         kernels: run
             .kernels
             .parse::<KernelChoice>()

@@ -126,7 +126,11 @@ fn gemv(criterion: &mut Criterion, kernels: &Kernels) {
 fn attention(criterion: &mut Criterion, kernels: &Kernels) {
     let mut group = group(criterion, "attend", kernels);
     let page = Page::new(3);
-    for (name, view) in [("f16", page.f16()), ("f32", page.f32())] {
+    for (name, view) in [
+        ("f32", page.f32()),
+        ("f16", page.f16()),
+        ("q8_0", page.q8_0()),
+    ] {
         for n in [3, 15, 48] {
             let (queries, seen) = (noise(n * HEAD_DIM, 5), all_seen(n));
             let mut partials = common::partials(n);

@@ -19,16 +19,18 @@ use crate::kv::{Eviction, EvictionPolicy, PageId, PagePool, PageTable, RowSource
 use crate::model::{Model, Row};
 use crate::sample::{choose, logprobs};
 use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
-use crate::tensor::{Mode, PAGE_POSITIONS};
+use crate::tensor::{KvType, Mode, PAGE_POSITIONS};
 
 /// Worker threads believed; more is a typing error.
 const THREADS_MAX: usize = 1024;
 
-/// How an engine runs. Everything here but the mode leaves the answers the same.
+/// How an engine runs. Everything here but the mode and the KV type leaves the answers the same.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Numeric mode; with the model, the one thing here that changes the answers.
+    /// Numeric mode; it changes the answers.
     pub mode: Mode,
+    /// Element type of cached keys and values, the mode's own if none is given; it changes the answers.
+    pub kv_type: Option<KvType>,
     /// Instruction set.
     pub kernels: KernelChoice,
     /// Worker threads, at least 1.
@@ -63,7 +65,15 @@ impl Default for EngineOptions {
             shared_attention: true,
             eviction: Eviction::default(),
             kv_bytes: None,
+            kv_type: None,
         }
+    }
+}
+
+impl EngineOptions {
+    /// Element type of cached keys and values.
+    pub fn kv_type(&self) -> KvType {
+        self.kv_type.unwrap_or(self.mode.kv_type())
     }
 }
 
@@ -437,7 +447,7 @@ fn finish_reason(active: &Active, eos: &[u32]) -> Option<FinishReason> {
 
 /// As many pages as both limits allow.
 fn pool(model: &Model, options: &EngineOptions) -> Result<PagePool> {
-    let (shape, element) = (model.kv_shape(), options.mode.kv_type());
+    let (shape, element) = (model.kv_shape(), options.kv_type());
     let Some(bytes) = options.kv_bytes else {
         return Ok(PagePool::new(shape, element, options.kv_pages));
     };

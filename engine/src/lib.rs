@@ -29,6 +29,6 @@ pub use kv::{Eviction, EvictionPolicy, Occupancy, Public, Scope};
 pub use model::Model;
 pub use sample::{SamplingParams, StopMatcher};
 pub use schedule::{CachePolicy, Request};
-pub use tensor::{DType, Mode, PAGE_POSITIONS};
+pub use tensor::{DType, KvType, Mode, PAGE_POSITIONS};
 pub use tokenizer::Tokenizer;
 pub use weights::quantize::{Quantized, quantize_gguf};

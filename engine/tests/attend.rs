@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::bits;
+use common::{Rounded, bits};
 use engine::backend::{AttendRow, Cpu, Heads};
 use engine::kernels::{Kernels, scalar};
-use engine::tensor::{LayerView, Mode, PAGE_POSITIONS, Partials, PartialsMut, Span};
+use engine::tensor::{KvType, LayerView, Mode, PAGE_POSITIONS, Partials, PartialsMut, Span};
 use half::f16;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ const HALF: usize = HEADS.kv * HEADS.head_dim * PAGE_POSITIONS;
 /// Sequences that hold `common` pages together and some of their own, and rows that ask them.
 #[derive(Debug)]
 struct Case {
-    half: bool,
+    element: KvType,
     pages: usize,
     /// By sequence, indexes into `pages`.
     sequences: Vec<Vec<usize>>,
@@ -34,6 +34,7 @@ struct Case {
 enum Memory {
     F32(Vec<Vec<f32>>),
     F16(Vec<Vec<u16>>),
+    Q8_0(Vec<Rounded>),
 }
 
 impl Memory {
@@ -41,6 +42,7 @@ impl Memory {
         match self {
             Self::F32(pages) => LayerView::F32(&pages[page]),
             Self::F16(pages) => LayerView::F16(&pages[page]),
+            Self::Q8_0(pages) => LayerView::Q8_0(pages[page].view()),
         }
     }
 }
@@ -49,12 +51,18 @@ impl Case {
     /// Of each page and head keys, then values.
     fn memory(&self) -> Memory {
         let pages = (0..self.pages).map(|page| numbers(page, 2 * HALF));
-        if !self.half {
-            return Memory::F32(pages.collect());
-        }
         let to_half = |x: &f32| f16::from_f32(*x).to_bits();
-        let pages = pages.map(|page| page.iter().map(to_half).collect());
-        Memory::F16(pages.collect())
+        match self.element {
+            KvType::F32 => Memory::F32(pages.collect()),
+            KvType::F16 => {
+                let halves = pages.map(|page| page.iter().map(to_half).collect());
+                Memory::F16(halves.collect())
+            }
+            KvType::Q8_0 => {
+                let rounded = pages.map(|page| Rounded::layer(&page, HEADS.head_dim));
+                Memory::Q8_0(rounded.collect())
+            }
+        }
     }
 
     /// What `cpu` answers, by row.
@@ -104,7 +112,8 @@ fn case() -> impl Strategy<Value = Case> {
     let sequence = (0..40_usize, 1..5_usize, 1..12_usize); // own pages, rows, how far before the end they stand
     let sequences = prop::collection::vec(sequence, 1..7);
     let window = prop_oneof![3 => Just(usize::MAX), 1 => 1..300_usize];
-    (any::<bool>(), 0..12_usize, window, sequences).prop_map(|(half, common, window, shapes)| {
+    let element = prop::sample::select(KvType::ALL.to_vec());
+    (element, 0..12_usize, window, sequences).prop_map(|(element, common, window, shapes)| {
         let (mut count, mut rows, mut sequences) = (common, Vec::new(), Vec::new());
         for (sequence, (own, asking, before)) in shapes.into_iter().enumerate() {
             let own = own / 3 + usize::from(common == 0);
@@ -117,7 +126,7 @@ fn case() -> impl Strategy<Value = Case> {
             count += own;
         }
         Case {
-            half,
+            element,
             pages: count,
             sequences,
             rows,

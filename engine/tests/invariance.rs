@@ -4,10 +4,16 @@
 mod common;
 
 use common::{Record, bits, options};
-use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, Mode, Model, Request};
+use engine::{CachePolicy, Engine, EngineOptions, KernelChoice, KvType, Mode, Model, Request};
 
 const PROMPT_LEN: usize = 150;
 const DECODE: usize = 5;
+/// Modes and KV types that are each held to one answer.
+const NUMERICS: [(Mode, KvType); 3] = [
+    (Mode::Exact, KvType::F32),
+    (Mode::Fast, KvType::F16),
+    (Mode::Fast, KvType::Q8_0),
+];
 
 fn prompt() -> Vec<u32> {
     (0..PROMPT_LEN as u32)
@@ -66,9 +72,10 @@ fn logits_and_ids(
 fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
     let kernels = common::kernel_sets();
     let models = Model::synthetic_names().iter();
-    for (model, mode) in models.flat_map(|model| [(model, Mode::Exact), (model, Mode::Fast)]) {
+    for (model, (mode, kv_type)) in models.flat_map(|model| NUMERICS.map(|it| (model, it))) {
         let options = |kernels, threads| EngineOptions {
             mode,
+            kv_type: Some(kv_type),
             ..options(kernels, threads)
         };
         let cold = EngineOptions {
@@ -89,7 +96,7 @@ fn one_answer_over_kernels_threads_batch_hits_and_chunks() {
                             let found = logits_and_ids(model, &options, batch, hit);
                             assert!(
                                 found == expected,
-                                "{model}: {kernels}, {threads} threads, batch {batch}, hit {hit}, chunk {chunk_tokens}"
+                                "{model}, {kv_type}: {kernels}, {threads} threads, batch {batch}, hit {hit}, chunk {chunk_tokens}"
                             );
                             runs += 1;
                         }
@@ -130,9 +137,10 @@ fn fleet(options: &EngineOptions, prefix: usize) -> Vec<(Vec<u32>, Vec<u32>)> {
 #[test]
 fn attending_common_pages_together_changes_no_bit() {
     for prefix in [40, 64, 100, 128, 129] {
-        for mode in [Mode::Exact, Mode::Fast] {
+        for (mode, kv_type) in NUMERICS {
             let options = |threads, shared_attention, batched| EngineOptions {
                 mode,
+                kv_type: Some(kv_type),
                 shared_attention,
                 batched,
                 ..options(KernelChoice::Auto, threads)
@@ -142,7 +150,7 @@ fn attending_common_pages_together_changes_no_bit() {
                 let found = fleet(&options(threads, shared, true), prefix);
                 assert!(
                     found == expected,
-                    "{mode}: prefix {prefix}, {threads} threads, {shared}"
+                    "{mode}, {kv_type}: prefix {prefix}, {threads} threads, {shared}"
                 );
             }
         }
@@ -170,18 +178,21 @@ fn a_prompt_found_whole_replays_one_position_and_answers_the_same() {
 
 #[test]
 fn rows_written_by_decoding_equal_rows_written_by_prefill() {
-    for (model, mode) in [
-        ("synthetic-tiny", Mode::Exact),
-        ("synthetic-tiny-q4_1", Mode::Fast),
+    for (model, mode, kv_type) in [
+        ("synthetic-tiny", Mode::Exact, KvType::F32),
+        ("synthetic-tiny-q4_1", Mode::Fast, KvType::F16),
+        ("synthetic-tiny-q4_1", Mode::Fast, KvType::Q8_0),
+        ("synthetic-tiny", Mode::Exact, KvType::Q8_0),
     ] {
-        decoded_rows_equal_prefilled_rows(model, mode);
+        decoded_rows_equal_prefilled_rows(model, mode, kv_type);
     }
 }
 
 /// A session goes on with its own output; another engine gets the whole text as a prompt.
-fn decoded_rows_equal_prefilled_rows(model: &str, mode: Mode) {
+fn decoded_rows_equal_prefilled_rows(model: &str, mode: Mode, kv_type: KvType) {
     let options = EngineOptions {
         mode,
+        kv_type: Some(kv_type),
         ..options(KernelChoice::Auto, 2)
     };
     let new = || Engine::new(Model::synthetic(model).unwrap(), &options).unwrap();
@@ -223,7 +234,7 @@ fn decoded_rows_equal_prefilled_rows(model: &str, mode: Mode) {
     let (warm, cold) = (warm.session_bits(0).unwrap(), cold.session_bits(1).unwrap());
     assert!(
         warm.len() > 3 && warm == cold,
-        "{model}, {mode}: cached bits differ"
+        "{model}, {mode}, {kv_type}: cached bits differ"
     );
 }
 

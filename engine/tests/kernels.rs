@@ -5,6 +5,7 @@ mod common;
 
 use std::sync::LazyLock;
 
+use common::Rounded;
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
@@ -112,24 +113,29 @@ fn attend(kernels: &Kernels, page: PageView<'_>, queries: &[f32], seen: &[Span])
     (0..seen.len()).map(|m| bits(&of(m))).collect()
 }
 
-/// [`attend`] over the page as it is, and rounded to half precision.
-fn attend_as_both(
+/// [`attend`] over the page as it is, rounded to half precision, and rounded to bytes.
+fn attend_as_each_type(
     kernels: &Kernels,
     (k, v): (&[f32], &[f32]),
     queries: &[f32],
     seen: &[Span],
-) -> [Vec<Vec<u32>>; 2] {
+) -> [Vec<Vec<u32>>; 3] {
     let half = |values: &[f32]| {
         let halves = values.iter().map(|x| f16::from_f32(*x).to_bits());
         halves.collect::<Vec<u16>>()
     };
     let (half_k, half_v) = (half(k), half(v));
     let (k_half, v_half) = (half_k.as_slice(), half_v.as_slice());
+    let (k_bytes, v_bytes) = (Rounded::keys(k), Rounded::values(v));
     [
         PageView::F32 { k, v },
         PageView::F16 {
             k: k_half,
             v: v_half,
+        },
+        PageView::Q8_0 {
+            k: k_bytes.view(),
+            v: v_bytes.view(),
         },
     ]
     .map(|data| attend(kernels, data, queries, seen))
@@ -233,18 +239,21 @@ proptest! {
 
     #[test]
     fn attention_equals_the_reference_and_ignores_what_is_not_visible(
-        head_dim in prop::sample::select(vec![2_usize, 8, 16, 20, 64, 72, 80, 128]), spans in spans(),
+        head_dim in prop::sample::select(vec![2_usize, 8, 16, 20, 34, 64, 72, 80, 96, 128]), spans in spans(),
         seed in values(64 * 128), queries in values(40 * 128),
     ) {
         let size = head_dim * PAGE_POSITIONS;
         let keys = &seed[..size];
         let page_values: Vec<f32> = keys.iter().rev().copied().collect();
         let queries = &queries[..spans.len() * head_dim];
-        let attend = |kernels: &Kernels, k: &[f32], v: &[f32]| attend_as_both(kernels, (k, v), queries, &spans);
+        let attend = |kernels: &Kernels, k: &[f32], v: &[f32]| attend_as_each_type(kernels, (k, v), queries, &spans);
         let expected = attend(&scalar::table(), keys, &page_values);
         for other in others() {
             prop_assert_eq!(&attend(other, keys, &page_values), &expected);
         }
+        // Definition: bytes are attended as the numbers that they stand for.
+        let (k, v) = (Rounded::keys(keys).key_numbers(), Rounded::values(&page_values).value_numbers());
+        prop_assert_eq!(&attend(&scalar::table(), &k, &v)[0], &expected[2]);
         // Slots that a query does not see may hold anything, even NaN, whatever those beside it see.
         for (m, span) in spans.iter().enumerate().step_by(spans.len().div_ceil(3)) {
             let (mut k, mut v) = (keys.to_vec(), page_values.clone());

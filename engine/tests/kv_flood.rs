@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 use engine::kv::policy::Recompute;
-use engine::kv::{Eviction, NodeId, Owner, PageId, PagePool, RadixTree, Scope, Writer};
+use engine::kv::{Eviction, Owner, PageId, PagePool, RadixTree, Scope, Writer};
 use engine::tensor::PAGE_POSITIONS;
 
 /// Texts, and the budget of the pool they are cached in.

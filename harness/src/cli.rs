@@ -279,6 +279,9 @@ pub struct InvarianceArguments {
     /// Only this numeric mode, not both
     #[arg(long, value_parser = ["exact", "fast"])]
     pub mode: Option<String>,
+    /// Type of cached keys and values; left out, f32 in exact and f16 in fast
+    #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "q8_0"])]
+    pub kv: Option<String>,
     /// One JSON document instead of the tables
     #[arg(long)]
     pub json: bool,
@@ -336,6 +339,9 @@ pub struct EngineArguments {
     /// Numeric mode
     #[arg(long, default_value = "exact", value_parser = ["exact", "fast"])]
     pub mode: String,
+    /// Type of cached keys and values; left out, f32 in exact and f16 in fast
+    #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "q8_0"])]
+    pub kv: Option<String>,
     /// Kernel set
     #[arg(long, default_value = "auto", value_parser = ["auto", "scalar", "avx2", "avx512"])]
     pub kernels: String,

@@ -288,6 +288,7 @@ fn options(
     let pages = positions.max().unwrap_or(0).div_ceil(PAGE_POSITIONS);
     Ok(EngineOptions {
         mode,
+        kv_type: None,
         kernels,
         threads,
         chunk_tokens: CHUNK_TOKENS,

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use engine::kernels::{KernelChoice, Kernels};
 use engine::tensor::{
-    Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
+    Activations, DType, LayerView, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut,
+    Quants, Span,
 };
 use engine::weights::quantize::encode;
 use half::f16;
@@ -57,11 +58,13 @@ pub(crate) fn rounded(kernels: &Kernels, n: usize, cols: usize) -> Activations {
     out
 }
 
-/// One head's page of keys `[64][64]` and values `[64][64]` in both types.
+/// One head's page of keys `[64][64]` and values `[64][64]` in each type.
 pub(crate) struct Page {
     single: [Vec<f32>; 2],
     /// Bits of IEEE half.
     pub(crate) half: [Vec<u16>; 2],
+    bytes: Vec<i8>,
+    scales: Vec<u16>,
 }
 
 impl Page {
@@ -71,7 +74,15 @@ impl Page {
             let bits = values.iter().map(|value| f16::from_f32(*value).to_bits());
             bits.collect()
         });
-        Self { single, half }
+        // Bytes and scales as they may come: what they are takes no time.
+        let bytes = single.concat().iter().map(|x| (x * 127.0) as i8).collect();
+        let scales = vec![f16::from_f32(1.0 / 127.0).to_bits(); 2 * HEAD_DIM / 32 * PAGE_POSITIONS];
+        Self {
+            single,
+            half,
+            bytes,
+            scales,
+        }
     }
 
     pub(crate) fn f32(&self) -> PageView<'_> {
@@ -82,6 +93,11 @@ impl Page {
     pub(crate) fn f16(&self) -> PageView<'_> {
         let [k, v] = &self.half;
         PageView::F16 { k, v }
+    }
+
+    pub(crate) fn q8_0(&self) -> PageView<'_> {
+        let (bytes, scales) = (&self.bytes, &self.scales);
+        LayerView::Q8_0(Quants { bytes, scales }).head(0, HEAD_DIM)
     }
 }
 

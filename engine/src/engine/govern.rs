@@ -90,7 +90,7 @@ impl Engine {
         // An engine has one set of weights: should their file be gone by now, its own keys need not name them.
         let weights = self.model.sha256().unwrap_or("of this engine").to_owned();
         let (pool, span) = (&mut self.pool, (ids, start));
-        let domain = || domain(&self.model, &weights, self.options.mode.kv_type().name());
+        let domain = || domain(&self.model, &weights, self.options.kv_type().name());
         let pages = self
             .cache
             .quarantine(pool, scope, span, spoken_for, domain)?;

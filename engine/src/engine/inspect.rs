@@ -120,7 +120,7 @@ impl Engine {
 
     /// Element type of cached keys and values.
     pub fn kv_dtype(&self) -> &'static str {
-        self.options.mode.kv_type().name()
+        self.options.kv_type().name()
     }
 
     /// The model.

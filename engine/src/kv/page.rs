@@ -1,11 +1,14 @@
-//! The memory of one page: `[layers][kv_heads][K: head_dim x 64, V: 64 x head_dim]`, in either element type.
+//! The memory of one page: `[layers][kv_heads][K: head_dim x 64, V: 64 x head_dim]`, in each element type.
 //!
-//! Not here: references and lengths (`pool`).
+//! A page of type q8_0 has bytes in this order, and beside them scales, `[layers][kv_heads][K, V: ceil(head_dim / 32) x 64]`:
+//! one per 32 dimensions and slot. Not here: references and lengths (`pool`).
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-use crate::tensor::{Arena, Buffer, KvType, LayerView, PAGE_POSITIONS};
+use crate::kernels::scalar::quantize::round_block;
+use crate::tensor::dtype::BLOCK;
+use crate::tensor::{Arena, Buffer, KvType, LayerView, PAGE_POSITIONS, Quants};
 
 /// Sizes that fix a page's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +35,19 @@ impl KvShape {
         self.layers * self.layer_elements()
     }
 
+    /// Scales of the keys, or the values, of one head of one layer, where the type has scales.
+    fn half_head_scales(self) -> usize {
+        self.head_dim.div_ceil(BLOCK) * PAGE_POSITIONS
+    }
+
+    fn layer_scales(self) -> usize {
+        2 * self.kv_heads * self.half_head_scales()
+    }
+
     /// Bytes of one page.
     pub fn page_bytes(self, element: KvType) -> u64 {
-        (self.page_elements() * element.bytes()) as u64
+        let rows = 2 * self.layers * self.kv_heads * PAGE_POSITIONS;
+        (rows * element.row_bytes(self.head_dim)) as u64
     }
 }
 
@@ -42,6 +55,10 @@ impl KvShape {
 pub(super) enum Elements {
     F32(Buffer<f32>),
     F16(Buffer<u16>),
+    Q8_0 {
+        bytes: Buffer<i8>,
+        scales: Buffer<u16>,
+    },
 }
 
 impl Elements {
@@ -49,6 +66,10 @@ impl Elements {
         match element {
             KvType::F32 => Self::F32(arena.zeroed(shape.page_elements())),
             KvType::F16 => Self::F16(arena.zeroed(shape.page_elements())),
+            KvType::Q8_0 => Self::Q8_0 {
+                bytes: arena.zeroed(shape.page_elements()),
+                scales: arena.zeroed(shape.layers * shape.layer_scales()),
+            },
         }
     }
 
@@ -62,10 +83,11 @@ impl Elements {
         match self {
             Self::F32(data) => data.fill(f32::NAN),
             Self::F16(data) => data.fill(f16::NAN.to_bits()),
+            Self::Q8_0 { scales, .. } => scales.fill(f16::NAN.to_bits()),
         }
     }
 
-    /// Keys and values of one layer and slot, widened.
+    /// Keys and values of one layer and slot, widened; none of rounded ones, which would be rounded twice.
     pub(super) fn row(
         &self,
         shape: KvShape,
@@ -77,6 +99,7 @@ impl Elements {
             Self::F16(data) => Some(row(data, shape, layer, slot, |bits| {
                 f16::from_bits(bits).to_f32()
             })),
+            Self::Q8_0 { .. } => None,
         }
     }
 
@@ -84,6 +107,10 @@ impl Elements {
         match self {
             Self::F32(data) => data.fill(0.0),
             Self::F16(data) => data.fill(0),
+            Self::Q8_0 { bytes, scales } => {
+                bytes.fill(0);
+                scales.fill(0);
+            }
         }
     }
 
@@ -95,11 +122,20 @@ impl Elements {
         slot: usize,
         row: (&[f32], &[f32]),
     ) {
+        let size = shape.layer_elements();
+        let range = layer * size..(layer + 1) * size;
         match self {
-            Self::F32(data) => write(data, shape, layer, slot, row),
+            Self::F32(data) => write(&mut data[range], slot, row, shape.head_dim),
             Self::F16(data) => {
                 let [k, v] = [row.0, row.1].map(rounded);
-                write(data, shape, layer, slot, (&k, &v));
+                write(&mut data[range], slot, (&k, &v), shape.head_dim);
+            }
+            Self::Q8_0 { bytes, scales } => {
+                let [k, v] = [row.0, row.1].map(|row| quantized(row, shape.head_dim));
+                write(&mut bytes[range], slot, (&k.0, &v.0), shape.head_dim);
+                let size = shape.layer_scales();
+                let scales = &mut scales[layer * size..(layer + 1) * size];
+                write_scales(scales, slot, (&k.1, &v.1), shape.head_dim.div_ceil(BLOCK));
             }
         }
     }
@@ -109,6 +145,16 @@ impl Elements {
         match (self, source) {
             (Self::F32(to), Self::F32(from)) => copy_head(to, from, shape, len),
             (Self::F16(to), Self::F16(from)) => copy_head(to, from, shape, len),
+            (
+                Self::Q8_0 { bytes, scales },
+                Self::Q8_0 {
+                    bytes: from,
+                    scales: from_scales,
+                },
+            ) => {
+                copy_head(bytes, from, shape, len);
+                copy_lanes(scales, from_scales, len);
+            }
             _ => debug_assert!(false, "the pages of a pool have one element type"),
         }
     }
@@ -120,6 +166,13 @@ impl Elements {
         match self {
             Self::F32(data) => LayerView::F32(&data[range]),
             Self::F16(data) => LayerView::F16(&data[range]),
+            Self::Q8_0 { bytes, scales } => {
+                let size = shape.layer_scales();
+                LayerView::Q8_0(Quants {
+                    bytes: &bytes[range],
+                    scales: &scales[layer * size..(layer + 1) * size],
+                })
+            }
         }
     }
 
@@ -127,13 +180,28 @@ impl Elements {
         match self {
             Self::F32(data) => data.iter().map(|x| x.to_bits()).collect(),
             Self::F16(data) => data.iter().map(|bits| u32::from(*bits)).collect(),
+            Self::Q8_0 { bytes, scales } => {
+                let bytes = bytes.iter().map(|byte| u32::from(byte.cast_unsigned()));
+                bytes.chain(scales.iter().copied().map(u32::from)).collect()
+            }
         }
     }
 
-    pub(super) fn poke(&mut self, index: usize, value: f32) {
+    /// Makes one element `value`, as near as the type can; in a type of blocks the others of its block change with it.
+    pub(super) fn poke(&mut self, shape: KvShape, index: usize, value: f32) {
         match self {
             Self::F32(data) => data[index] = value,
             Self::F16(data) => data[index] = f16::from_f32(value).to_bits(),
+            Self::Q8_0 { bytes, scales } => {
+                let (half, within) = (index / shape.half_head(), index % shape.half_head());
+                let (dim, slot) = match half % 2 {
+                    0 => (within / PAGE_POSITIONS, within % PAGE_POSITIONS),
+                    _ => (within % shape.head_dim, within / shape.head_dim),
+                };
+                let block = half * shape.half_head_scales() + dim / BLOCK * PAGE_POSITIONS;
+                bytes[index] = i8::MAX;
+                scales[block + slot] = f16::from_f32(value / f32::from(i8::MAX)).to_bits();
+            }
         }
     }
 }
@@ -146,15 +214,57 @@ fn rounded(values: &[f32]) -> Vec<u16> {
     bits
 }
 
-fn write<T: Copy>(data: &mut [T], shape: KvShape, layer: usize, slot: usize, (k, v): (&[T], &[T])) {
-    let (size, dim) = (shape.layer_elements(), shape.head_dim);
-    let heads = data[layer * size..(layer + 1) * size].chunks_exact_mut(2 * shape.half_head());
-    for ((k, v), head) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).zip(heads) {
-        let (keys, values) = head.split_at_mut(shape.half_head());
-        for (&k, lanes) in k.iter().zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
-            lanes[slot] = k;
+/// Bytes `[kv_heads][head_dim]` and bits of scales `[kv_heads][ceil(head_dim / 32)]` of `values[kv_heads][head_dim]`.
+///
+/// The scale is rounded to half precision, the bytes are not adapted to it. Where it rounds to zero the block is zero.
+/// Where it leaves the range the block is poisoned, as one that is not finite is: with an infinite scale a score could be
+/// minus infinity, which no logit shows.
+fn quantized(values: &[f32], head_dim: usize) -> (Vec<i8>, Vec<u16>) {
+    let mut bytes = vec![0; values.len()];
+    let mut scales = Vec::with_capacity(values.len().div_ceil(BLOCK));
+    for (values, bytes) in values
+        .chunks_exact(head_dim)
+        .zip(bytes.chunks_exact_mut(head_dim))
+    {
+        for (values, bytes) in values.chunks(BLOCK).zip(bytes.chunks_mut(BLOCK)) {
+            let scale = f16::from_f32(round_block(values, bytes));
+            let usable = scale.is_finite() && scale != f16::ZERO;
+            if !usable {
+                bytes.fill(0);
+            }
+            let scale = if scale.is_finite() { scale } else { f16::NAN };
+            scales.push(scale.to_bits());
         }
-        values[slot * dim..][..dim].copy_from_slice(v);
+    }
+    (bytes, scales)
+}
+
+/// Writes a row of each head of `layer[kv_heads][K: head_dim x 64, V: 64 x head_dim]`.
+fn write<T: Copy>(layer: &mut [T], slot: usize, (k, v): (&[T], &[T]), head_dim: usize) {
+    let half = head_dim * PAGE_POSITIONS;
+    let rows = k.chunks_exact(head_dim).zip(v.chunks_exact(head_dim));
+    for ((k, v), head) in rows.zip(layer.chunks_exact_mut(2 * half)) {
+        let (keys, values) = head.split_at_mut(half);
+        write_lane(keys, slot, k);
+        values[slot * head_dim..][..head_dim].copy_from_slice(v);
+    }
+}
+
+/// Writes a row of each head of `layer[kv_heads][K, V: blocks x 64]`.
+fn write_scales(layer: &mut [u16], slot: usize, (k, v): (&[u16], &[u16]), blocks: usize) {
+    let half = blocks * PAGE_POSITIONS;
+    let rows = k.chunks_exact(blocks).zip(v.chunks_exact(blocks));
+    for ((k, v), head) in rows.zip(layer.chunks_exact_mut(2 * half)) {
+        let (keys, values) = head.split_at_mut(half);
+        write_lane(keys, slot, k);
+        write_lane(values, slot, v);
+    }
+}
+
+/// Writes one lane of `data[row.len()][64]`.
+fn write_lane<T: Copy>(data: &mut [T], slot: usize, row: &[T]) {
+    for (&x, lanes) in row.iter().zip(data.chunks_exact_mut(PAGE_POSITIONS)) {
+        lanes[slot] = x;
     }
 }
 
@@ -189,11 +299,16 @@ fn copy_head<T: Copy>(to: &mut [T], from: &[T], shape: KvShape, len: usize) {
         .zip(to.chunks_exact_mut((2 * half).max(1)))
     {
         let (keys, values) = to.split_at_mut(half);
-        let rows = from[..half].chunks_exact(PAGE_POSITIONS);
-        for (from, to) in rows.zip(keys.chunks_exact_mut(PAGE_POSITIONS)) {
-            to[..len].copy_from_slice(&from[..len]);
-        }
+        copy_lanes(keys, &from[..half], len);
         let kept = len * shape.head_dim;
         values[..kept].copy_from_slice(&from[half..half + kept]);
+    }
+}
+
+/// Copies the first `len` lanes of rows of 64.
+fn copy_lanes<T: Copy>(to: &mut [T], from: &[T], len: usize) {
+    let rows = from.chunks_exact(PAGE_POSITIONS);
+    for (from, to) in rows.zip(to.chunks_exact_mut(PAGE_POSITIONS)) {
+        to[..len].copy_from_slice(&from[..len]);
     }
 }

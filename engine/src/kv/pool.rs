@@ -300,7 +300,7 @@ impl PagePool {
     /// Changes one cached value, so that a test can show the cache is read.
     #[doc(hidden)]
     pub fn poke(&mut self, id: PageId, element: usize, value: f32) {
-        self.pages[id.0].data.poke(element, value);
+        self.pages[id.0].data.poke(self.shape, element, value);
     }
 
     /// That every page is either free and unreferenced or held; `held` is what the owners believe.

@@ -272,17 +272,31 @@ impl Cache {
         self.make_room(pool, &Room { needed, spoken_for })
     }
 
+    /// Evicts as far as it must, and nothing at all where that would not do.
     fn make_room(&mut self, pool: &mut PagePool, room: &Room) -> Result<()> {
-        while pool.available() < room.needed + room.spoken_for {
-            if !self.tree.evict_one(pool) && !self.drop_oldest_rotated(pool) {
-                return Err(Error::PagesExhausted {
-                    needed: room.needed,
-                    available: pool.available().saturating_sub(room.spoken_for),
-                    capacity: pool.capacity(),
-                });
-            }
+        let wanted = room.needed + room.spoken_for;
+        if pool.available() >= wanted {
+            return Ok(());
         }
-        Ok(())
+        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages();
+        let mut goes_on = could_be >= wanted;
+        while goes_on && pool.available() < wanted {
+            goes_on = self.tree.evict_one(pool) || self.drop_oldest_rotated(pool);
+        }
+        if goes_on {
+            return Ok(());
+        }
+        Err(Error::PagesExhausted {
+            needed: room.needed,
+            available: pool.available().saturating_sub(room.spoken_for),
+            capacity: pool.capacity(),
+        })
+    }
+
+    /// Pages that sessions' rotated tables have.
+    fn rotated_pages(&self) -> usize {
+        let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
+        rotated.map(|it| it.table.pages().len()).sum()
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
@@ -446,12 +460,16 @@ impl Cache {
         };
         let others = self.sessions.iter().filter(|(id, _)| **id != session);
         let of_others = others.map(|(_, other)| {
-            let shared = own.scope.shared_positions(&other.scope);
-            common_prefix(&other.tokens, &own.tokens).min(shared)
+            let same = common_prefix(&other.tokens, &own.tokens);
+            same.min(other.scope.shared_positions(&own.scope))
         });
-        let keep = of_others.max().unwrap_or(0).max(keep);
+        let of_others = match self.policy {
+            CachePolicy::Shared => of_others.max().unwrap_or(0),
+            _ => 0,
+        };
         let owner = self.owner(&own.scope, session);
-        self.tree.drop_text(pool, owner, &own.tokens, keep)
+        self.tree
+            .drop_text(pool, owner, &own.tokens, (keep, of_others))
     }
 
     /// The pages that hold an idle session's text, if all of it is cached.

@@ -14,4 +14,4 @@ pub use buffer::{Arena, Buffer};
 pub use dtype::DType;
 pub use mode::{KvType, Mode};
 pub use packed::{PackedMatrix, Panel};
-pub use view::{LayerView, PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
+pub use view::{LayerView, PAGE_POSITIONS, PageView, Partials, PartialsMut, Quants, Span};

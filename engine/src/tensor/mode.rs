@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::dtype::BLOCK;
+
 /// How quantised weights are multiplied. Both modes give the same bits on every path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -51,14 +53,20 @@ pub enum KvType {
     F32,
     /// Rounded once, to nearest even, when written.
     F16,
+    /// Rounded once, to bytes, when written: 32 dimensions of a head share a half-precision scale.
+    Q8_0,
 }
 
 impl KvType {
-    /// Bytes per element.
-    pub fn bytes(self) -> usize {
+    /// Every type, the smaller the later.
+    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Q8_0];
+
+    /// Bytes of the keys, or of the values, of one head at one position.
+    pub fn row_bytes(self, head_dim: usize) -> usize {
         match self {
-            Self::F32 => 4,
-            Self::F16 => 2,
+            Self::F32 => 4 * head_dim,
+            Self::F16 => 2 * head_dim,
+            Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(BLOCK),
         }
     }
 
@@ -67,6 +75,23 @@ impl KvType {
         match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
         }
+    }
+}
+
+impl fmt::Display for KvType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for KvType {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|element| element.name() == text)
+            .ok_or_else(|| format!("KV type `{text}` is unknown; use f32, f16 or q8_0"))
     }
 }

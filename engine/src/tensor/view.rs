@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use super::dtype::BLOCK;
+
 /// Positions per KV page; pages are aligned to absolute position.
 pub const PAGE_POSITIONS: usize = 64;
 
@@ -21,6 +23,16 @@ impl Span {
     pub fn is_empty(self) -> bool {
         self.first >= self.end
     }
+}
+
+/// Keys or values rounded to bytes: a number is its byte times the scale of its block, 32 dimensions of a head at one
+/// position; the last block of a head may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Quants<'a> {
+    /// Bytes, in the order in which other types have their numbers.
+    pub bytes: &'a [i8],
+    /// Bits of IEEE half precision, `[ceil(head_dim / 32)][64]` (lane = position) for keys and for values.
+    pub scales: &'a [u16],
 }
 
 /// One KV head of one layer of a page: keys `[head_dim][64]` (lane = position), values `[64][head_dim]` (lane = dimension).
@@ -41,6 +53,13 @@ pub enum PageView<'a> {
         /// Values.
         v: &'a [u16],
     },
+    /// Bytes and scales.
+    Q8_0 {
+        /// Keys.
+        k: Quants<'a>,
+        /// Values.
+        v: Quants<'a>,
+    },
 }
 
 /// One layer of a page, `[kv_heads][keys, values]`: what attention reads of a page is one run of memory.
@@ -50,6 +69,8 @@ pub enum LayerView<'a> {
     F32(&'a [f32]),
     /// Bits of IEEE half precision.
     F16(&'a [u16]),
+    /// Bytes and scales, each in this order: two runs of memory.
+    Q8_0(Quants<'a>),
 }
 
 impl<'a> LayerView<'a> {
@@ -59,6 +80,7 @@ impl<'a> LayerView<'a> {
         match (self, other) {
             (LayerView::F32(a), LayerView::F32(b)) => std::ptr::eq(a, b),
             (LayerView::F16(a), LayerView::F16(b)) => std::ptr::eq(a, b),
+            (LayerView::Q8_0(a), LayerView::Q8_0(b)) => std::ptr::eq(a.bytes, b.bytes),
             _ => false,
         }
     }
@@ -66,18 +88,33 @@ impl<'a> LayerView<'a> {
     /// One KV head of it.
     #[must_use]
     pub fn head(self, head: usize, head_dim: usize) -> PageView<'a> {
-        let size = head_dim * PAGE_POSITIONS;
         match self {
             Self::F32(data) => {
-                let (k, v) = data[2 * head * size..][..2 * size].split_at(size);
+                let [k, v] = halves(data, head, head_dim);
                 PageView::F32 { k, v }
             }
             Self::F16(data) => {
-                let (k, v) = data[2 * head * size..][..2 * size].split_at(size);
+                let [k, v] = halves(data, head, head_dim);
                 PageView::F16 { k, v }
+            }
+            Self::Q8_0(Quants { bytes, scales }) => {
+                let bytes = halves(bytes, head, head_dim);
+                let scales = halves(scales, head, head_dim.div_ceil(BLOCK));
+                let [k, v] = [0, 1].map(|half| Quants {
+                    bytes: bytes[half],
+                    scales: scales[half],
+                });
+                PageView::Q8_0 { k, v }
             }
         }
     }
+}
+
+/// What a head has of `[kv_heads][keys, values]`, `rows` times 64 of each.
+fn halves<T>(data: &[T], head: usize, rows: usize) -> [&[T]; 2] {
+    let size = rows * PAGE_POSITIONS;
+    let (keys, values) = data[2 * head * size..][..2 * size].split_at(size);
+    [keys, values]
 }
 
 /// Attention of several queries over some pages, not yet divided by `sum`. Borrowed from one flat buffer,

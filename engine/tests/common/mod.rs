@@ -6,6 +6,9 @@ pub(crate) mod kv;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use engine::tensor::{PAGE_POSITIONS, Quants};
+use half::f16;
+
 /// A file under the shared test material, or none, said out loud.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -178,6 +181,7 @@ impl engine::Sink for Record {
 pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::EngineOptions {
     engine::EngineOptions {
         mode: engine::Mode::Exact,
+        kv_type: None,
         kernels,
         threads,
         chunk_tokens: 256,
@@ -192,4 +196,88 @@ pub(crate) fn options(kernels: engine::KernelChoice, threads: usize) -> engine::
 /// Bits of floats, for comparisons that mean equal and not close.
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Keys or values of one head of a page as q8_0, by its definition and nothing of the engine's.
+pub(crate) struct Rounded {
+    bytes: Vec<i8>,
+    scales: Vec<u16>,
+}
+
+impl Rounded {
+    /// Of keys `[head_dim][64]`.
+    pub(crate) fn keys(keys: &[f32]) -> Self {
+        Self::of(keys, |dim, slot| dim * PAGE_POSITIONS + slot)
+    }
+
+    /// Of values `[64][head_dim]`.
+    pub(crate) fn values(values: &[f32]) -> Self {
+        let head_dim = values.len() / PAGE_POSITIONS;
+        Self::of(values, |dim, slot| slot * head_dim + dim)
+    }
+
+    /// Of a layer `[kv_heads][keys, values]`.
+    pub(crate) fn layer(numbers: &[f32], head_dim: usize) -> Self {
+        let size = head_dim * PAGE_POSITIONS;
+        let heads = numbers.chunks_exact(2 * size);
+        let halves =
+            heads.flat_map(|head| [Self::keys(&head[..size]), Self::values(&head[size..])]);
+        let (bytes, scales): (Vec<_>, Vec<_>) = halves.map(|it| (it.bytes, it.scales)).unzip();
+        Self {
+            bytes: bytes.concat(),
+            scales: scales.concat(),
+        }
+    }
+
+    /// What keys stand for, `[head_dim][64]`.
+    pub(crate) fn key_numbers(&self) -> Vec<f32> {
+        self.numbers(|i| (i / PAGE_POSITIONS, i % PAGE_POSITIONS))
+    }
+
+    /// What values stand for, `[64][head_dim]`.
+    pub(crate) fn value_numbers(&self) -> Vec<f32> {
+        let head_dim = self.bytes.len() / PAGE_POSITIONS;
+        self.numbers(|i| (i % head_dim, i / head_dim))
+    }
+
+    /// Byte times scale; `place` gives dimension and slot.
+    fn numbers(&self, place: impl Fn(usize) -> (usize, usize)) -> Vec<f32> {
+        let number = |(i, byte): (usize, &i8)| {
+            let (dim, slot) = place(i);
+            let scale = f16::from_bits(self.scales[dim / 32 * PAGE_POSITIONS + slot]);
+            f32::from(*byte) * scale.to_f32()
+        };
+        self.bytes.iter().enumerate().map(number).collect()
+    }
+
+    fn of(x: &[f32], place: impl Fn(usize, usize) -> usize) -> Self {
+        let head_dim = x.len() / PAGE_POSITIONS;
+        let (mut bytes, mut scales) = (vec![0; x.len()], Vec::new());
+        for first in (0..head_dim).step_by(32) {
+            for slot in 0..PAGE_POSITIONS {
+                let places = (first..head_dim.min(first + 32)).map(|dim| place(dim, slot));
+                let places: Vec<usize> = places.collect();
+                let greatest = places.iter().map(|i| x[*i].abs()).fold(0.0, f32::max);
+                let finite = places.iter().all(|i| x[*i].is_finite());
+                let mut scale = f16::from_f32(greatest / 127.0);
+                if !(finite && scale.is_finite()) {
+                    scale = f16::NAN;
+                }
+                if scale > f16::ZERO {
+                    for i in places {
+                        bytes[i] = (x[i] * (127.0 / greatest)).round_ties_even() as i8;
+                    }
+                }
+                scales.push(scale.to_bits());
+            }
+        }
+        Self { bytes, scales }
+    }
+
+    pub(crate) fn view(&self) -> Quants<'_> {
+        Quants {
+            bytes: &self.bytes,
+            scales: &self.scales,
+        }
+    }
 }

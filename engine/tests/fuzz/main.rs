@@ -138,6 +138,7 @@ fn gguf(directory: &Path, bytes: &[u8]) -> Result<()> {
 fn compute(model: Model) -> Result<()> {
     let options = EngineOptions {
         mode: Mode::Exact,
+        kv_type: None,
         kernels: KernelChoice::Scalar,
         threads: 1,
         chunk_tokens: 64,

@@ -10,7 +10,7 @@ mod subject;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use engine::{Mode, Model};
+use engine::{KvType, Mode, Model};
 use serde::Serialize;
 use serde_json::json;
 use workloads::trace::hex;
@@ -21,15 +21,16 @@ use crate::models::locate;
 use crate::table::{Table, rough_duration};
 use crate::world::World;
 use factors::{Factors, NAMES};
-use subject::{Answer, answer, prefilled};
+use subject::{Answer, Numerics, answer, prefilled};
 
-/// Hashes of synthetic models, to be equal on every machine: model, then mode.
+/// Hashes of synthetic models, to be equal on every machine: model, then mode, with the KV type if it is not the mode's own.
 const PINNED: &str = include_str!("pinned.toml");
 
 /// One mode's outcome, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Outcome {
     mode: String,
+    kv_dtype: &'static str,
     /// `full product` or `every pair`.
     array: &'static str,
     runs: usize,
@@ -73,11 +74,16 @@ pub fn invariance(
         Some(mode) => vec![mode.parse().map_err(Error::Usage)?],
         None => vec![Mode::Exact, Mode::Fast],
     };
+    let kv_type = arguments.kv.as_deref().map(str::parse::<KvType>);
+    let kv_type = kv_type.transpose().map_err(Error::Usage)?;
     let mut outcomes = Vec::new();
     for mode in modes {
         let question = Question {
             reference,
-            mode,
+            numerics: Numerics {
+                mode,
+                kv_type: kv_type.unwrap_or(mode.kv_type()),
+            },
             full,
         };
         let (given_back, outcome) = question.ask(model, world, clock)?;
@@ -98,7 +104,7 @@ pub fn invariance(
 /// One mode of one model, about to be asked.
 struct Question<'a> {
     reference: &'a str,
-    mode: Mode,
+    numerics: Numerics,
     full: bool,
 }
 
@@ -123,15 +129,15 @@ impl Question<'_> {
         let (factors, rows) = self.runs();
         let plainest = factors.at(&rows[0]);
         let start = clock();
-        let (model, expected) = answer(model, self.mode, &plainest)?;
+        let (model, expected) = answer(model, self.numerics, &plainest)?;
         // The first run goes position by position on one thread, so few others take longer.
         let about = rough_duration((clock() - start).saturating_mul(rows.len() as u64));
-        let (mut model, prefilled) = prefilled(model, self.mode, &plainest, &expected.text)?;
-        let (name, mode, runs) = (self.reference, self.mode, rows.len());
+        let (mut model, prefilled) = prefilled(model, self.numerics, &plainest, &expected.text)?;
+        let (name, mode, runs) = (self.reference, self.numerics.mode, rows.len());
         world.say(&format!("{name}, {mode}: {runs} runs, about {about}"));
         let mut agreed = vec![true];
         for row in &rows[1..] {
-            let (given_back, found) = answer(model, self.mode, &factors.at(row))?;
+            let (given_back, found) = answer(model, self.numerics, &factors.at(row))?;
             model = given_back;
             agreed.push(found.digest == expected.digest);
             if agreed.len().is_multiple_of(runs.div_ceil(4)) {
@@ -155,9 +161,10 @@ impl Question<'_> {
         let bits = |logits: &[f32]| logits.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
         let decode_equals_prefill = bits(&expected.continued) == bits(prefilled);
         let sha256 = hex(&expected.digest);
-        let equals_pinned = pinned(self.reference, self.mode)?.map(|pinned| pinned == sha256);
+        let equals_pinned = pinned(self.reference, self.numerics)?.map(|pinned| pinned == sha256);
         Ok(Outcome {
-            mode: self.mode.to_string(),
+            mode: self.numerics.mode.to_string(),
+            kv_dtype: self.numerics.kv_type.name(),
             array: if self.full {
                 "full product"
             } else {
@@ -198,13 +205,15 @@ fn levels(factors: &Factors, rows: &[Vec<usize>], agreed: &[bool]) -> Vec<Level>
 }
 
 /// The committed hash of a synthetic model.
-fn pinned(model: &str, mode: Mode) -> Result<Option<String>, Error> {
+fn pinned(model: &str, Numerics { mode, kv_type }: Numerics) -> Result<Option<String>, Error> {
+    let key = if kv_type == mode.kv_type() {
+        mode.to_string()
+    } else {
+        format!("{mode}-{kv_type}")
+    };
     let pinned: BTreeMap<String, BTreeMap<String, String>> =
         toml::from_str(PINNED).map_err(|error| Error::Broken(format!("pinned.toml: {error}")))?;
-    Ok(pinned
-        .get(model)
-        .and_then(|modes| modes.get(&mode.to_string()))
-        .cloned())
+    Ok(pinned.get(model).and_then(|modes| modes.get(&key)).cloned())
 }
 
 impl Outcome {
@@ -226,6 +235,7 @@ impl Outcome {
         }
         let Self {
             mode,
+            kv_dtype,
             array,
             runs,
             agreeing,
@@ -235,7 +245,7 @@ impl Outcome {
         let pinned = match self.equals_pinned {
             Some(true) => "equals the pinned hash",
             Some(false) => "differs from the pinned hash",
-            None => "no hash is pinned for this model",
+            None => "no hash is pinned for this",
         };
         let decode = if self.decode_equals_prefill {
             "gives"
@@ -248,7 +258,7 @@ impl Outcome {
             None => "DIFFERENT".to_owned(),
         };
         format!(
-            "{model}, {mode}, {array}\n{}\nKV written by decoding {decode} the logits of prefill\n\
+            "{model}, {mode}, keys and values {kv_dtype}, {array}\n{}\nKV written by decoding {decode} the logits of prefill\n\
              {sha256}  {pinned}\n{verdict}: {agreeing} of {runs} runs agree\n\n",
             table.render()
         )
@@ -269,7 +279,10 @@ mod tests {
         };
         let question = Question {
             reference: model,
-            mode: Mode::Exact,
+            numerics: Numerics {
+                mode: Mode::Exact,
+                kv_type: KvType::F32,
+            },
             full: false,
         };
         let rows = &rows[..agreed.len()];

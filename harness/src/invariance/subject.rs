@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use engine::{
-    CachePolicy, Engine, EngineOptions, Event, Mode, Model, Request, SamplingParams, Sink,
+    CachePolicy, Engine, EngineOptions, Event, KvType, Mode, Model, Request, SamplingParams, Sink,
 };
 use sha2::{Digest, Sha256};
 
@@ -28,6 +28,13 @@ const DONOR: u64 = 1;
 const SAMPLED: u64 = 2;
 const AGAIN: u64 = 1000;
 
+/// What decides the answer beside model and question.
+#[derive(Clone, Copy)]
+pub(super) struct Numerics {
+    pub(super) mode: Mode,
+    pub(super) kv_type: KvType,
+}
+
 /// What one path answered.
 pub(super) struct Answer {
     /// SHA-256 over ids and last logits of the greedy, the continued and the sampled request, little-endian.
@@ -41,11 +48,11 @@ pub(super) struct Answer {
 /// Answers on one path; the model comes back for the next.
 pub(super) fn answer(
     model: Model,
-    mode: Mode,
+    numerics: Numerics,
     path: &Combination,
 ) -> Result<(Model, Answer), Error> {
     let ids = Ids::of(&model);
-    let mut engine = Engine::new(model, &options(mode, path))?;
+    let mut engine = Engine::new(model, &options(numerics, path))?;
     let mut heard = Heard::default();
     let prompt = ids.prompt(GREEDY, PROMPT_LEN);
     if path.hit > 0 {
@@ -85,20 +92,21 @@ pub(super) fn answer(
 /// The logits after `text`, computed cold by prefill alone.
 pub(super) fn prefilled(
     model: Model,
-    mode: Mode,
+    numerics: Numerics,
     path: &Combination,
     text: &[u32],
 ) -> Result<(Model, Vec<f32>), Error> {
-    let mut engine = Engine::new(model, &options(mode, path))?;
+    let mut engine = Engine::new(model, &options(numerics, path))?;
     let logits = engine.logits(text, false)?;
     Ok((engine.into_model(), logits))
 }
 
-fn options(mode: Mode, path: &Combination) -> EngineOptions {
+fn options(numerics: Numerics, path: &Combination) -> EngineOptions {
     // A stranger needs one page; the others, with their copies, fewer than sixteen together.
     let kv_pages = 16 + path.batch;
     EngineOptions {
-        mode,
+        mode: numerics.mode,
+        kv_type: Some(numerics.kv_type),
         kernels: path.kernels,
         threads: path.threads,
         chunk_tokens: path.chunk,

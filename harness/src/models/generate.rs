@@ -171,6 +171,10 @@ fn options(
 ) -> Result<EngineOptions, Error> {
     Ok(EngineOptions {
         mode: arguments.mode.parse().map_err(Error::Usage)?,
+        kv_type: match &arguments.kv {
+            Some(name) => Some(name.parse().map_err(Error::Usage)?),
+            None => None,
+        },
         kernels: arguments.kernels.parse().map_err(Error::Usage)?,
         threads: arguments.threads.unwrap_or(world.cores),
         chunk_tokens: CHUNK_TOKENS,

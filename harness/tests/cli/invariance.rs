@@ -39,6 +39,25 @@ fn every_pair_agrees_with_the_pinned_hash_in_both_modes() {
 }
 
 #[test]
+fn keys_and_values_of_bytes_have_one_answer_of_their_own() {
+    let asked = "invariance --pairs --model synthetic-tiny-q4_1 --mode fast --kv q8_0 --json";
+    let asked: Vec<&str> = asked.split(' ').collect();
+    let found = Place::new().run(&asked).expect(0).json();
+    let mode = &found["modes"][0];
+    assert_eq!(
+        (&mode["mode"], &mode["kv_dtype"]),
+        (&"fast".into(), &"q8_0".into())
+    );
+    // Its hash is another than that of f16, which is pinned beside it.
+    assert_eq!(
+        (&mode["agreeing"], &mode["equals_pinned"]),
+        (&24.into(), &true.into())
+    );
+    let error = Place::new().run(&["invariance", "--kv", "q4_0"]).expect(2);
+    error.complains(&["q4_0", "f32, f16, q8_0"]);
+}
+
+#[test]
 fn the_table_names_factors_levels_hash_and_verdict() {
     let place = Place::new();
     let finished = place

@@ -7,46 +7,12 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::exp::exp_below_zero;
+use super::stored::{Element, OfKeys, OfValues, Scales, Unscaled};
 use super::{LANES, lanes};
 use crate::tensor::{PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 2 accumulators, two registers of keys and one query fill the sixteen registers.
 const QUERIES_MAX: usize = 6;
-
-/// An element type of cached keys and values.
-trait Element: Copy {
-    /// Widens eight elements.
-    ///
-    /// # Safety
-    /// `place` is valid for reading eight elements and the CPU has AVX2 and F16C.
-    unsafe fn load(place: *const Self) -> __m256;
-    /// Widens one element.
-    fn widen(self) -> f32;
-}
-
-impl Element for f32 {
-    #[allow(clippy::inline_always)] // compiled for the caller's instructions
-    #[inline(always)]
-    unsafe fn load(place: *const Self) -> __m256 {
-        // SAFETY: as promised by the caller.
-        unsafe { _mm256_loadu_ps(place) }
-    }
-    fn widen(self) -> f32 {
-        self
-    }
-}
-
-impl Element for u16 {
-    #[allow(clippy::inline_always)] // compiled for the caller's instructions
-    #[inline(always)]
-    unsafe fn load(place: *const Self) -> __m256 {
-        // SAFETY: as promised by the caller.
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(place.cast())) }
-    }
-    fn widen(self) -> f32 {
-        half::f16::from_bits(self).to_f32()
-    }
-}
 
 /// Rows of a matrix, `stride` elements apart.
 #[derive(Clone, Copy)]
@@ -57,11 +23,24 @@ struct Rows<'a, T> {
 
 /// One head's page: keys `[head_dim][64]`, values `[64][head_dim]`.
 #[derive(Clone, Copy)]
-struct Page<'a, E> {
-    k: &'a [E],
-    v: &'a [E],
+struct Page<'a, E, K, V> {
+    k: Matrix<'a, E, K>,
+    v: Matrix<'a, E, V>,
     /// Where the keys and the values begin that will be read after these.
     next: [Option<Place>; 2],
+}
+
+/// Keys or values: elements and what they are multiplied by.
+#[derive(Clone, Copy)]
+struct Matrix<'a, E, S> {
+    elements: &'a [E],
+    scales: S,
+}
+
+/// Keys or values that are numbers as they are.
+fn unscaled<E>(elements: &[E]) -> Matrix<'_, E, Unscaled> {
+    let scales = Unscaled;
+    Matrix { elements, scales }
 }
 
 /// An address to fetch from, never to read. Fetched into the second-level cache: the first has no room for what is read
@@ -81,23 +60,41 @@ pub(super) fn attend(
     let next = next.map(|next| match next {
         PageView::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
         PageView::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageView::Q8_0 { k, v } => [k.bytes.as_ptr(), v.bytes.as_ptr()],
     });
     let next = next.map_or([None; 2], |places| places.map(Some));
     match page {
-        PageView::F32 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
-        PageView::F16 { k, v } => attend_elements(Page { k, v, next }, queries, seen, scale, out),
+        PageView::F32 { k, v } => {
+            let (k, v) = (unscaled(k), unscaled(v));
+            attend_elements(Page { k, v, next }, queries, seen, scale, out);
+        }
+        PageView::F16 { k, v } => {
+            let (k, v) = (unscaled(k), unscaled(v));
+            attend_elements(Page { k, v, next }, queries, seen, scale, out);
+        }
+        PageView::Q8_0 { k, v } => {
+            let k = Matrix {
+                elements: k.bytes,
+                scales: OfKeys(k.scales),
+            };
+            let v = Matrix {
+                elements: v.bytes,
+                scales: OfValues(v.scales),
+            };
+            attend_elements(Page { k, v, next }, queries, seen, scale, out);
+        }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn attend_elements<E: Element>(
-    mut page: Page<'_, E>,
+fn attend_elements<E: Element, K: Scales, V: Scales>(
+    mut page: Page<'_, E, K, V>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
     mut out: PartialsMut<'_>,
 ) {
-    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let head_dim = page.k.elements.len() / PAGE_POSITIONS;
     let mut first = 0;
     while first < seen.len() {
         let count = QUERIES_MAX.min(seen.len() - first);
@@ -106,12 +103,12 @@ fn attend_elements<E: Element>(
         let (seen, out) = (&seen[range.clone()], out.queries(range));
         // 64 keys are 8 registers; sums, keys and queries together must leave some of the sixteen.
         match count {
-            1 => tile::<1, 8, E>(page, queries, seen, scale, out),
-            2 => tile::<2, 4, E>(page, queries, seen, scale, out),
-            3 => tile::<3, 3, E>(page, queries, seen, scale, out),
-            4 => tile::<4, 2, E>(page, queries, seen, scale, out),
-            5 => tile::<5, 2, E>(page, queries, seen, scale, out),
-            _ => tile::<QUERIES_MAX, 2, E>(page, queries, seen, scale, out),
+            1 => tile::<1, 8, _, _, _>(page, queries, seen, scale, out),
+            2 => tile::<2, 4, _, _, _>(page, queries, seen, scale, out),
+            3 => tile::<3, 3, _, _, _>(page, queries, seen, scale, out),
+            4 => tile::<4, 2, _, _, _>(page, queries, seen, scale, out),
+            5 => tile::<5, 2, _, _, _>(page, queries, seen, scale, out),
+            _ => tile::<QUERIES_MAX, 2, _, _, _>(page, queries, seen, scale, out),
         }
         page.next = [None; 2]; // fetched once
         first += count;
@@ -121,21 +118,22 @@ fn attend_elements<E: Element>(
 /// Q queries over the page, R registers of keys or of dimensions at a time.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<const Q: usize, const R: usize, E: Element>(
-    page: Page<'_, E>,
+fn tile<const Q: usize, const R: usize, E: Element, K: Scales, V: Scales>(
+    page: Page<'_, E, K, V>,
     queries: &[f32],
     seen: &[Span],
     scale: f32,
     mut out: PartialsMut<'_>,
 ) {
-    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let head_dim = page.k.elements.len() / PAGE_POSITIONS;
     let mut weights = [[0.0_f32; PAGE_POSITIONS]; Q];
     let (from, to) = seen.iter().fold((PAGE_POSITIONS, 0), |(from, to), seen| {
         (from.min(seen.first), to.max(seen.end))
     });
     let scores = Product {
         x: rows(queries, head_dim),
-        y: rows(page.k, PAGE_POSITIONS),
+        y: rows(page.k.elements, PAGE_POSITIONS),
+        scales: page.k.scales,
         steps: 0..head_dim,
         next: page.next[0],
     };
@@ -148,15 +146,15 @@ fn tile<const Q: usize, const R: usize, E: Element>(
     let start = seen.iter().map(|seen| seen.first).max().unwrap_or(0);
     let end = seen.iter().map(|seen| seen.end).min().unwrap_or(0);
     let joint = start..end.max(start);
-    let values = rows(page.v, head_dim);
     for q in 0..Q {
         let head = seen[q].first..seen[q].end.min(joint.start);
         let out = &mut out.out[q * head_dim..][..head_dim];
-        alone(&weights[q], values, head, out);
+        alone(&weights[q], page.v, head, out);
     }
     let sums = Product {
         x: rows(weights.as_flattened(), PAGE_POSITIONS),
-        y: values,
+        y: rows(page.v.elements, head_dim),
+        scales: page.v.scales,
         steps: joint.clone(),
         next: page.next[1],
     };
@@ -164,7 +162,7 @@ fn tile<const Q: usize, const R: usize, E: Element>(
     for q in 0..Q {
         let tail = seen[q].first.max(joint.end)..seen[q].end;
         let out = &mut out.out[q * head_dim..][..head_dim];
-        alone(&weights[q], values, tail, out);
+        alone(&weights[q], page.v, tail, out);
     }
 }
 
@@ -175,32 +173,35 @@ fn rows<T>(data: &[T], stride: usize) -> Rows<'_, T> {
 /// The values of slots that one query sees and not all of its tile.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn alone<E: Element>(
+fn alone<E: Element, S: Scales>(
     weights: &[f32; PAGE_POSITIONS],
-    values: Rows<'_, E>,
+    values: Matrix<'_, E, S>,
     slots: Range<usize>,
     out: &mut [f32],
 ) {
+    let head_dim = out.len();
     let sums = Product {
         x: rows(weights, PAGE_POSITIONS),
-        y: values,
+        y: rows(values.elements, head_dim),
+        scales: values.scales,
         steps: slots,
         next: None,
     };
-    let head_dim = out.len();
     sums.add::<1, 8>(0..head_dim, out, head_dim);
 }
 
 /// Sums over i of `steps`, ascending, of `x[q][i] * y[i][column]`.
-struct Product<'a, E> {
+struct Product<'a, E, S> {
     x: Rows<'a, f32>,
     y: Rows<'a, E>,
+    /// Of `y`.
+    scales: S,
     steps: Range<usize>,
     /// What to fetch meanwhile, as long as `y`.
     next: Option<Place>,
 }
 
-impl<E: Element> Product<'_, E> {
+impl<E: Element, S: Scales> Product<'_, E, S> {
     /// Adds to `out[Q][stride]` in some columns.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -235,7 +236,9 @@ impl<E: Element> Product<'_, E> {
             for q in 0..Q {
                 let out = &mut out[q * stride + column];
                 *out = steps.clone().fold(*out, |sum, i| {
-                    x.data[q * x.stride + i].mul_add(y.data[i * y.stride + column].widen(), sum)
+                    let y = y.data[i * y.stride + column].widen();
+                    let y = self.scales.multiply_one(i, column, y);
+                    x.data[q * x.stride + i].mul_add(y, sum)
                 });
             }
         }
@@ -255,7 +258,6 @@ impl<E: Element> Product<'_, E> {
     ///
     /// # Safety
     /// Q rows of `x` reach the last step, these rows of `y` and Q rows of `out` reach the last of the columns.
-    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn strip<const Q: usize, const R: usize>(
@@ -263,8 +265,50 @@ impl<E: Element> Product<'_, E> {
         first: usize,
         out: &mut [f32],
         stride: usize,
-        (mut ahead, bytes): (Place, usize),
+        ahead: (Place, usize),
     ) -> usize {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            if S::APART {
+                self.strip_apart::<Q, R>(first, out, stride, ahead);
+            } else {
+                self.strip_here::<Q, R>(first, out, stride, ahead);
+            }
+        }
+        R * LANES
+    }
+
+    /// [`Self::strip`], never inlined.
+    ///
+    /// # Safety
+    /// As of `strip`.
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip_apart<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        ahead: (Place, usize),
+    ) {
+        // SAFETY: as promised by the caller.
+        unsafe { self.strip_here::<Q, R>(first, out, stride, ahead) }
+    }
+
+    /// [`Self::strip`], where it is called.
+    ///
+    /// # Safety
+    /// As of `strip`.
+    #[allow(clippy::needless_range_loop)] // over the second index of `sums`
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn strip_here<const Q: usize, const R: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+        (mut ahead, bytes): (Place, usize),
+    ) {
         let Self { x, y, steps, .. } = self;
         // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
         unsafe {
@@ -277,31 +321,40 @@ impl<E: Element> Product<'_, E> {
             }
             let mut x_place = x.data.as_ptr().add(steps.start);
             let mut y_place = y.data.as_ptr().add(steps.start * y.stride + first);
-            for _ in steps.clone() {
-                let wide = |q: usize| _mm256_broadcast_ss(&*x_place.add(q * x.stride));
-                let load = |r: usize| E::load(y_place.add(r * LANES));
-                // The shorter side waits in registers.
-                if Q <= R {
-                    let x: [__m256; Q] = std::array::from_fn(wide);
-                    for r in 0..R {
-                        let y = load(r);
-                        for q in 0..Q {
-                            sums[q][r] = _mm256_fmadd_ps(x[q], y, sums[q][r]);
+            let mut start = steps.start;
+            while start < steps.end {
+                let end = steps.end.min((start / S::ROWS + 1) * S::ROWS);
+                let scales = self.scales.widen(start, first, R);
+                for step in start..end {
+                    let wide = |q: usize| _mm256_broadcast_ss(&*x_place.add(q * x.stride));
+                    let load = |r: usize| {
+                        let elements = E::load(y_place.add(r * LANES));
+                        S::multiply(&scales, step, first, r, elements)
+                    };
+                    // The shorter side waits in registers.
+                    if Q <= R {
+                        let x: [__m256; Q] = std::array::from_fn(wide);
+                        for r in 0..R {
+                            let y = load(r);
+                            for q in 0..Q {
+                                sums[q][r] = _mm256_fmadd_ps(x[q], y, sums[q][r]);
+                            }
+                        }
+                    } else {
+                        let y: [__m256; R] = std::array::from_fn(load);
+                        for (q, sums) in sums.iter_mut().enumerate() {
+                            let x = wide(q);
+                            for (sum, y) in sums.iter_mut().zip(y) {
+                                *sum = _mm256_fmadd_ps(x, y, *sum);
+                            }
                         }
                     }
-                } else {
-                    let y: [__m256; R] = std::array::from_fn(load);
-                    for (q, sums) in sums.iter_mut().enumerate() {
-                        let x = wide(q);
-                        for (sum, y) in sums.iter_mut().zip(y) {
-                            *sum = _mm256_fmadd_ps(x, y, *sum);
-                        }
-                    }
+                    _mm_prefetch::<_MM_HINT_T1>(ahead);
+                    ahead = ahead.wrapping_add(bytes);
+                    x_place = x_place.add(1);
+                    y_place = y_place.wrapping_add(y.stride); // not read beyond the last row
                 }
-                _mm_prefetch::<_MM_HINT_T1>(ahead);
-                ahead = ahead.wrapping_add(bytes);
-                x_place = x_place.add(1);
-                y_place = y_place.wrapping_add(y.stride); // not read beyond the last row
+                start = end;
             }
             for (q, sums) in sums.iter().enumerate() {
                 for (r, sum) in sums.iter().enumerate() {
@@ -309,7 +362,6 @@ impl<E: Element> Product<'_, E> {
                 }
             }
         }
-        R * LANES
     }
 }
 

@@ -19,6 +19,7 @@ mod matmul_fast;
 mod norm;
 mod quantize;
 mod rotate;
+mod stored;
 
 /// Lanes of a register.
 const LANES: usize = 8;

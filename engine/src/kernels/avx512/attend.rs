@@ -8,6 +8,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::exp::exp_below_zero;
+use super::stored::{Element, OfKeys, OfValues, Scales, Unscaled};
 use crate::kernels::{STRIPES, sum_stripes};
 use crate::tensor::{PAGE_POSITIONS, PageView, PartialsMut, Span};
 
@@ -17,48 +18,32 @@ const QUERIES_MAX: usize = 6;
 /// cache, which has room for keys or values but not for both.
 const QUERIES_TOGETHER: usize = 24;
 /// Lanes of a register.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 /// Registers of a row.
-const REGISTERS: usize = PAGE_POSITIONS / LANES;
+pub(super) const REGISTERS: usize = PAGE_POSITIONS / LANES;
 /// Bytes fetched by one request.
 const LINE_BYTES: usize = 64;
 
-/// An element type of cached keys and values.
-trait Element: Copy {
-    /// Lines of a row of keys.
-    const LINES: usize = PAGE_POSITIONS * size_of::<Self>() / LINE_BYTES;
-    /// Widens sixteen elements, zeros where `mask` has no bit.
-    ///
-    /// # Safety
-    /// The elements of `mask` from `place` on are valid for reading and the CPU has what `attend` enables.
-    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512;
-}
-
-impl Element for f32 {
-    #[allow(clippy::inline_always)] // compiled for the caller's instructions
-    #[inline(always)]
-    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512 {
-        // SAFETY: as promised by the caller.
-        unsafe { _mm512_maskz_loadu_ps(mask, place) }
-    }
-}
-
-impl Element for u16 {
-    #[allow(clippy::inline_always)] // compiled for the caller's instructions
-    #[inline(always)]
-    unsafe fn load(place: *const Self, mask: __mmask16) -> __m512 {
-        // SAFETY: as promised by the caller.
-        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, place.cast())) }
-    }
-}
-
 /// One head's page: keys `[head_dim][64]`, values `[64][head_dim]`.
 #[derive(Clone, Copy)]
-struct Page<'a, E> {
-    k: &'a [E],
-    v: &'a [E],
+struct Page<'a, E, K, V> {
+    k: Matrix<'a, E, K>,
+    v: Matrix<'a, E, V>,
     /// Where the keys and the values begin that will be read after these.
     next: [Option<Place>; 2],
+}
+
+/// Keys or values: elements and what they are multiplied by.
+#[derive(Clone, Copy)]
+struct Matrix<'a, E, S> {
+    elements: &'a [E],
+    scales: S,
+}
+
+/// Keys or values that are numbers as they are.
+fn unscaled<E>(elements: &[E]) -> Matrix<'_, E, Unscaled> {
+    let scales = Unscaled;
+    Matrix { elements, scales }
 }
 
 /// An address to fetch from, never to read. Fetched into the second-level cache: the first has no room for what is read
@@ -78,24 +63,53 @@ pub(super) fn attend(
     let next = next.map(|next| match next {
         PageView::F32 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
         PageView::F16 { k, v } => [k.as_ptr().cast(), v.as_ptr().cast()],
+        PageView::Q8_0 { k, v } => [k.bytes.as_ptr(), v.bytes.as_ptr()],
     });
     let next = next.map_or([None; 2], |places| places.map(Some));
-    let (x, few) = ((queries, seen, scale), seen.len() <= QUERIES_MAX);
+    let x = (queries, seen, scale);
     match page {
-        PageView::F32 { k, v } if few => attend_page::<QUERIES_MAX, _>(Page { k, v, next }, x, out),
-        PageView::F32 { k, v } => attend_page::<QUERIES_TOGETHER, _>(Page { k, v, next }, x, out),
-        PageView::F16 { k, v } if few => attend_page::<QUERIES_MAX, _>(Page { k, v, next }, x, out),
-        PageView::F16 { k, v } => attend_page::<QUERIES_TOGETHER, _>(Page { k, v, next }, x, out),
+        PageView::F32 { k, v } => {
+            let (k, v) = (unscaled(k), unscaled(v));
+            attend_elements(Page { k, v, next }, x, out);
+        }
+        PageView::F16 { k, v } => {
+            let (k, v) = (unscaled(k), unscaled(v));
+            attend_elements(Page { k, v, next }, x, out);
+        }
+        PageView::Q8_0 { k, v } => {
+            let k = Matrix {
+                elements: k.bytes,
+                scales: OfKeys(k.scales),
+            };
+            let v = Matrix {
+                elements: v.bytes,
+                scales: OfValues(v.scales),
+            };
+            attend_elements(Page { k, v, next }, x, out);
+        }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn attend_page<const TOGETHER: usize, E: Element>(
-    mut page: Page<'_, E>,
+fn attend_elements<E: Element, K: Scales, V: Scales>(
+    page: Page<'_, E, K, V>,
+    x: (&[f32], &[Span], f32),
+    out: PartialsMut<'_>,
+) {
+    if x.1.len() <= QUERIES_MAX {
+        attend_page::<QUERIES_MAX, _, _, _>(page, x, out);
+    } else {
+        attend_page::<QUERIES_TOGETHER, _, _, _>(page, x, out);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn attend_page<const TOGETHER: usize, E: Element, K: Scales, V: Scales>(
+    mut page: Page<'_, E, K, V>,
     (queries, seen, scale): (&[f32], &[Span], f32),
     mut out: PartialsMut<'_>,
 ) {
-    let head_dim = page.k.len() / PAGE_POSITIONS;
+    let head_dim = page.k.elements.len() / PAGE_POSITIONS;
     let mut weights = [[0.0; PAGE_POSITIONS]; TOGETHER];
     for first in (0..seen.len()).step_by(TOGETHER) {
         let range = first..seen.len().min(first + TOGETHER);
@@ -128,8 +142,12 @@ fn tile_of(rest: usize) -> usize {
 /// `scores[m][64] = queries[m][head_dim] * keys`, not yet scaled.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn scores<E: Element>(page: Page<'_, E>, queries: &[f32], scores: &mut [[f32; PAGE_POSITIONS]]) {
-    let head_dim = page.k.len() / PAGE_POSITIONS;
+fn scores<E: Element, K: Scales, V: Scales>(
+    page: Page<'_, E, K, V>,
+    queries: &[f32],
+    scores: &mut [[f32; PAGE_POSITIONS]],
+) {
+    let head_dim = page.k.elements.len() / PAGE_POSITIONS;
     let mut product = Product {
         x: queries,
         x_stride: head_dim,
@@ -150,13 +168,13 @@ fn scores<E: Element>(page: Page<'_, E>, queries: &[f32], scores: &mut [[f32; PA
 /// `out[m][head_dim] = weights[m][64] * values`, of the slots seen.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn outputs<E: Element>(
-    page: Page<'_, E>,
+fn outputs<E: Element, K: Scales, V: Scales>(
+    page: Page<'_, E, K, V>,
     weights: &[[f32; PAGE_POSITIONS]],
     seen: &[Span],
     out: &mut [f32],
 ) {
-    let head_dim = page.v.len() / PAGE_POSITIONS;
+    let head_dim = page.v.elements.len() / PAGE_POSITIONS;
     let mut next = page.next[1];
     let mut first = 0;
     while first < seen.len() {
@@ -196,16 +214,19 @@ fn outputs<E: Element>(
 }
 
 /// Sums over rows of `y`, ascending, of `x[q][row] * y[row][column]`.
-struct Product<'a, E> {
+struct Product<'a, E, S> {
     x: &'a [f32],
     x_stride: usize,
-    y: &'a [E],
+    y: Matrix<'a, E, S>,
     y_stride: usize,
     /// What to fetch meanwhile, as long as `y`.
     next: Option<Place>,
 }
 
-impl<E: Element> Product<'_, E> {
+impl<E: Element, S: Scales> Product<'_, E, S> {
+    /// Lines fetched for a row of `y`.
+    const LINES: usize = PAGE_POSITIONS * size_of::<E>() / LINE_BYTES;
+
     /// The sums over `rows` for `queries` rows of `x`, at most `QUERIES_MAX`, in `out[queries][y_stride]`: from zero if
     /// `SET`, else on top of what is there.
     #[inline]
@@ -231,7 +252,8 @@ impl<E: Element> Product<'_, E> {
             return;
         }
         assert!((Q - 1) * self.x_stride + rows.end <= self.x.len());
-        assert!(rows.end * self.y_stride <= self.y.len() && out.len() >= Q * self.y_stride);
+        assert!(rows.end * self.y_stride <= self.y.elements.len());
+        assert!(out.len() >= Q * self.y_stride);
         let mut next = self.next;
         for first in (0..self.y_stride).step_by(REGISTERS * LANES) {
             // SAFETY: the assertions above; a strip writes no further than the stride.
@@ -259,8 +281,8 @@ impl<E: Element> Product<'_, E> {
         });
         // With nothing to fetch, something that is at hand.
         let (mut fetched, step) = match next {
-            Some(place) => (place, E::LINES * LINE_BYTES),
-            None => (self.y.as_ptr().cast(), 0),
+            Some(place) => (place, Self::LINES * LINE_BYTES),
+            None => (self.y.elements.as_ptr().cast(), 0),
         };
         // SAFETY: all places read and written lie within the slices, as promised by the caller; fetching reads nothing.
         unsafe {
@@ -275,25 +297,31 @@ impl<E: Element> Product<'_, E> {
                 }
             }
             let mut x_place = self.x.as_ptr().add(rows.start);
-            let mut y_place = self
-                .y
-                .as_ptr()
-                .wrapping_add(rows.start * self.y_stride + first);
-            for _ in rows {
-                let y: [__m512; REGISTERS] =
-                    std::array::from_fn(|r| E::load(y_place.wrapping_add(r * LANES), masks[r]));
-                for (q, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm512_set1_ps(*x_place.add(q * self.x_stride));
-                    for (sum, y) in sums.iter_mut().zip(y) {
-                        *sum = _mm512_fmadd_ps(x, y, *sum);
+            let y = self.y.elements.as_ptr();
+            let mut y_place = y.wrapping_add(rows.start * self.y_stride + first);
+            let mut start = rows.start;
+            while start < rows.end {
+                let end = rows.end.min((start / S::ROWS + 1) * S::ROWS);
+                let scales = self.y.scales.widen(start, first);
+                for row in start..end {
+                    let y: [__m512; REGISTERS] = std::array::from_fn(|r| {
+                        let elements = E::load(y_place.wrapping_add(r * LANES), masks[r]);
+                        S::multiply(&scales, row, r, elements)
+                    });
+                    for (q, sums) in sums.iter_mut().enumerate() {
+                        let x = _mm512_set1_ps(*x_place.add(q * self.x_stride));
+                        for (sum, y) in sums.iter_mut().zip(y) {
+                            *sum = _mm512_fmadd_ps(x, y, *sum);
+                        }
                     }
+                    for line in 0..Self::LINES {
+                        _mm_prefetch::<_MM_HINT_T1>(fetched.wrapping_add(line * LINE_BYTES));
+                    }
+                    fetched = fetched.wrapping_add(step);
+                    x_place = x_place.add(1);
+                    y_place = y_place.wrapping_add(self.y_stride); // not read beyond the last row
                 }
-                for line in 0..E::LINES {
-                    _mm_prefetch::<_MM_HINT_T1>(fetched.wrapping_add(line * LINE_BYTES));
-                }
-                fetched = fetched.wrapping_add(step);
-                x_place = x_place.add(1);
-                y_place = y_place.wrapping_add(self.y_stride); // not read beyond the last row
+                start = end;
             }
             for (q, sums) in sums.into_iter().enumerate() {
                 for (r, sum) in sums.into_iter().enumerate() {

@@ -13,6 +13,7 @@ use crate::tensor::{Activations, PackedMatrix, PageView, PartialsMut, Span};
 mod attend;
 mod exp;
 mod matmul_fast;
+mod stored;
 
 /// The safe face of the kernel for the dispatch table.
 fn attend(

@@ -3,9 +3,8 @@
 //! A page gives (max, sum, out) that do not depend on who asks with it or what else is computed; merging page by page
 //! therefore gives the same bits for prefill, decode and a prefix shared by many. Not here: which pages, which queries.
 
-use half::f16;
-
 use super::exp::exp;
+use super::stored::{multiplied, widened};
 use crate::kernels::{STRIPES, sum_stripes};
 use crate::tensor::{PAGE_POSITIONS, PageView, Partials, PartialsMut, Span};
 
@@ -24,13 +23,14 @@ pub(in crate::kernels) fn attend(
         PageView::F16 { k, v } => {
             attend_f32(&widened(k), &widened(v), queries, seen, scale, &mut out);
         }
+        PageView::Q8_0 { k, v } => {
+            let head_dim = k.bytes.len() / PAGE_POSITIONS;
+            let key = |i| (i / PAGE_POSITIONS, i % PAGE_POSITIONS);
+            let value = |i| (i % head_dim, i / head_dim);
+            let (k, v) = (multiplied(k, key), multiplied(v, value));
+            attend_f32(&k, &v, queries, seen, scale, &mut out);
+        }
     }
-}
-
-fn widened(bits: &[u16]) -> Vec<f32> {
-    bits.iter()
-        .map(|bits| f16::from_bits(*bits).to_f32())
-        .collect()
 }
 
 #[inline(always)]

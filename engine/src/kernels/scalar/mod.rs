@@ -17,8 +17,9 @@ pub(super) mod exp;
 pub(super) mod matmul;
 pub(super) mod matmul_fast;
 pub(super) mod norm;
-pub(super) mod quantize;
+pub(crate) mod quantize;
 pub(super) mod rotate;
+pub(super) mod stored;
 
 /// Declares each kernel as is and compiled for FMA.
 macro_rules! compiled_twice {

@@ -1,6 +1,6 @@
-//! Inputs of `fast` products rounded to bytes, per block of 32: q = round half to even of x * (127 / greatest magnitude).
+//! Numbers rounded to bytes, per block of 32: q = round half to even of x * (127 / greatest magnitude).
 //!
-//! A block of zeros, or of magnitudes so small that 127 over them overflows, gives zeros. A block with NaN or
+//! So are inputs of `fast` products, and keys and values of type q8_0 when a page is written. A block of zeros, or of magnitudes so small that 127 over them overflows, gives zeros. A block with NaN or
 //! infinity gives the scale NaN, which reaches the logits and is refused there. Not here: weights, rounded at load or before.
 
 use crate::tensor::Activations;
@@ -8,6 +8,9 @@ use crate::tensor::dtype::BLOCK;
 
 /// Greatest quantised magnitude.
 pub(in crate::kernels) const LEVELS: f32 = 127.0;
+/// 1.5 * 2^23, where a unit is the last place: a sum with it is rounded to an integer, half to even, whose lowest bits are
+/// those of the sum. In vectors of any instruction set, where `round_ties_even` is a call per number without SSE4.1.
+const SHIFT: f32 = 12_582_912.0;
 /// Bits of positive infinity; magnitudes at or above are not finite.
 pub(in crate::kernels) const INFINITY_BITS: u32 = 0x7f80_0000;
 
@@ -19,22 +22,25 @@ pub(in crate::kernels) fn quantize(x: &[f32], out: &mut Activations) {
         .zip(out.quants.chunks_exact_mut(BLOCK))
         .enumerate()
     {
-        // Compared as integers, so that NaN is the greatest and no order of comparing matters.
-        let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
-        let (inverse, scale) = factors(greatest);
-        let mut sum = 0;
-        for (quant, &x) in quants.iter_mut().zip(x) {
-            let rounded = if inverse == 0.0 {
-                0
-            } else {
-                (x * inverse).round_ties_even() as i8
-            };
-            *quant = rounded;
-            sum += i32::from(rounded);
-        }
-        out.scales[b] = scale;
-        out.sums[b] = sum;
+        out.scales[b] = round_block(x, quants);
+        out.sums[b] = quants.iter().map(|quant| i32::from(*quant)).sum();
     }
+}
+
+/// Rounds one block into as many `quants`; gives its scale.
+#[inline(always)]
+pub(crate) fn round_block(x: &[f32], quants: &mut [i8]) -> f32 {
+    // Compared as integers, so that NaN is the greatest and no order of comparing matters.
+    let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
+    let (inverse, scale) = factors(greatest);
+    if inverse == 0.0 {
+        quants.fill(0);
+    } else {
+        for (quant, &x) in quants.iter_mut().zip(x) {
+            *quant = (x * inverse + SHIFT).to_bits() as i8;
+        }
+    }
+    scale
 }
 
 /// (127 / greatest, greatest / 127) of a block, from the bits of its greatest magnitude.

@@ -139,21 +139,20 @@ impl RadixTree {
     }
 
     /// Takes out, from its end, what is cached of `tokens` beyond the first `keep` positions, as far as nobody works with it
-    /// and no other text goes on from it. Returns how many pages.
+    /// and no other text goes on from it. A page with any of the first `of_others` positions stays whole: it may be the
+    /// only one that has them. Returns how many pages went.
     pub fn drop_text(
         &mut self,
         pool: &mut PagePool,
         owner: Owner<'_>,
         tokens: &[u32],
-        keep: usize,
+        (keep, of_others): (usize, usize),
     ) -> usize {
         let salted = self.salts.of(owner);
-        let whole = tokens.len() / PAGE_POSITIONS * PAGE_POSITIONS;
-        let ends = (1..=whole / PAGE_POSITIONS).map(|pages| pages * PAGE_POSITIONS);
-        let ends: Vec<usize> = ends
-            .chain([tokens.len()])
-            .filter(|end| *end > keep)
-            .collect();
+        let starts = (0..tokens.len()).step_by(PAGE_POSITIONS);
+        let own = starts.filter(|start| *start >= of_others);
+        let ends = own.map(|start| tokens.len().min(start + PAGE_POSITIONS));
+        let ends: Vec<usize> = ends.filter(|end| *end > keep).collect();
         let mut dropped = 0;
         for end in ends.into_iter().rev() {
             let node = self.exact(salted, &tokens[..end]);
