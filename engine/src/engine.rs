@@ -187,7 +187,8 @@ impl Engine {
     }
 
     /// Runs one step; false when nothing is in flight. After an error the engine is done for: each later step gives it
-    /// again.
+    /// again. Only where holds left no room for the request that is first in line, the engine goes on once one has ended
+    /// or the request was cancelled.
     pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool> {
         if let Some((request, index)) = self.not_finite {
             return Err(Error::NonFinite { request, index });
@@ -226,6 +227,8 @@ impl Engine {
                     continue;
                 }
                 Err(error) => {
+                    // It stays in line: a hold that ends may make room.
+                    self.pending.push_back(request);
                     self.pending.append(&mut waiting);
                     return Err(error);
                 }
@@ -384,6 +387,9 @@ impl Engine {
     /// Logits of `ids` computed cold, of every position or the last: `[positions][vocab]`.
     pub fn logits(&mut self, ids: &[u32], all: bool) -> Result<Vec<f32>> {
         check_prompt(ids, 0, self.model.config())?;
+        let needed = ids.len().div_ceil(PAGE_POSITIONS);
+        let spoken_for = self.spoken_for();
+        self.cache.reserve(&mut self.pool, needed, spoken_for)?;
         let mut table = PageTable::default();
         let mut logits = Vec::new();
         let chunks = ids.chunks(self.options.chunk_tokens);

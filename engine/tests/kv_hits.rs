@@ -5,8 +5,7 @@ mod common;
 
 use common::bits;
 use common::kv::{Client, cold, common, element_types, engine, parted, text};
-use engine::{CachePolicy, EngineOptions, Eviction, OnQuarantine, PAGE_POSITIONS, Phase};
-use proptest::prelude::*;
+use engine::{CachePolicy, EngineOptions, PAGE_POSITIONS, Phase};
 
 /// Hits are tried at every length up to here: five pages, the last one in part.
 const HIT_MAX: usize = 300;
@@ -203,83 +202,5 @@ fn prompts_that_differ_in_their_last_ids_share_all_pages_but_the_last() {
         }
         client.run();
         assert_eq!(client.engine.occupancy().pages, 3 + 3);
-    }
-}
-
-/// What a neighbour does.
-#[derive(Clone, Debug)]
-enum Act {
-    Ask {
-        family: u64,
-        at: usize,
-        own: usize,
-        decode: usize,
-    },
-    Step(usize),
-    Quarantine {
-        family: u64,
-        start: usize,
-        len: usize,
-        abort: bool,
-    },
-    Close(u64),
-}
-
-fn act() -> impl Strategy<Value = Act> {
-    let family = || 0..3_u64;
-    prop_oneof![
-        6 => (family(), 0..220_usize, 1..40_usize, 1..5_usize)
-            .prop_map(|(family, at, own, decode)| Act::Ask { family, at, own, decode }),
-        4 => (1..6_usize).prop_map(Act::Step),
-        1 => (family(), 0..200_usize, 1..90_usize, any::<bool>())
-            .prop_map(|(family, start, len, abort)| Act::Quarantine { family, start, len, abort }),
-        1 => (0..20_u64).prop_map(Act::Close),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    #[test]
-    fn neighbours_evicted_and_quarantined_meanwhile_change_no_answer(
-        kv_pages in 5..14_usize, element in any::<prop::sample::Index>(), eviction in 0..5_usize,
-        acts in prop::collection::vec(act(), 6..30),
-    ) {
-        let policies = [Eviction::Lru, Eviction::Lfu, Eviction::Fifo, Eviction::Priority, Eviction::Cost];
-        let options = EngineOptions { kv_pages, eviction: policies[eviction], ..*element.get(&element_types()) };
-        let mut client = Client::new(&options);
-        let mut asked: Vec<(u64, usize)> = Vec::new();
-        let mut aborted = Vec::new();
-        for act in acts {
-            match act {
-                Act::Ask { family, at, own, decode } => {
-                    let prompt = parted(&text(260, family), at, own, at as u64);
-                    // Some sessions come again with another prompt, unless they are still busy.
-                    let session = asked.len() as u64 % 7;
-                    if let Ok(id) = client.try_ask(session, &prompt, decode) {
-                        asked.push((id, decode));
-                    }
-                }
-                Act::Step(steps) => {
-                    for _ in 0..steps {
-                        client.step();
-                    }
-                }
-                Act::Quarantine { family, start, len, abort } => {
-                    let running = if abort { OnQuarantine::Abort } else { OnQuarantine::Finish };
-                    let ids = &text(start + len, family);
-                    let done = client.engine.quarantine(&client.scope, ids, start, running).unwrap();
-                    aborted.extend(done.aborted);
-                    client.engine.check().unwrap();
-                }
-                Act::Close(session) => client.engine.close_session(session),
-            }
-        }
-        client.run();
-        for (id, decode) in asked.into_iter().filter(|(id, _)| !aborted.contains(id)) {
-            let answer = client.said(id);
-            let expected = cold(&options, &answer.prompt, decode);
-            prop_assert_eq!(answer.result(), expected.result());
-        }
     }
 }

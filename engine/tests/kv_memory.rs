@@ -3,9 +3,12 @@
 
 mod common;
 
+use common::bits;
 use common::kv::{Client, cold, common, element_types, parted, text};
-use engine::{CachePolicy, Engine, EngineOptions, Error, EvictMode, Model, OnQuarantine};
-use engine::{PAGE_POSITIONS, Scope};
+use engine::{
+    CachePolicy, Engine, EngineOptions, Error, EvictMode, Model, NullSink, OnQuarantine,
+    PAGE_POSITIONS, Scope,
+};
 use proptest::prelude::*;
 
 /// What a tree of tokens has that holds all of `texts`.
@@ -288,6 +291,53 @@ fn everything_that_nobody_works_with_makes_room_for_one_request() {
         let answer = client.answer(9, &all, 2);
         assert_eq!(answer.result(), cold(&options, &all, 2).result());
         assert_eq!(client.engine.occupancy().pages, 12);
+    }
+}
+
+#[test]
+fn logits_asked_for_by_themselves_find_room_in_a_full_pool() {
+    for options in element_types() {
+        let options = EngineOptions {
+            kv_pages: 4,
+            ..options
+        };
+        let mut client = Client::new(&options);
+        client.answer(0, &text(250, 1), 5);
+        let prompt = text(100, 2);
+        let logits = client.engine.logits(&prompt, false).unwrap();
+        client.engine.check().unwrap();
+        assert_eq!(Some(bits(&logits)), cold(&options, &prompt, 1).logits);
+    }
+}
+
+#[test]
+fn a_request_that_pins_leave_no_room_for_waits_for_it() {
+    for options in element_types() {
+        let options = EngineOptions {
+            kv_pages: 4,
+            ..options
+        };
+        let mut client = Client::new(&options);
+        let (scope, held) = (client.scope.clone(), text(192, 1));
+        client.answer(0, &held, 1);
+        let pin = client.engine.pin(&scope, 0, &held).unwrap();
+        let id = client.ask(1, &text(100, 2), 3);
+        for _ in 0..2 {
+            let refused = client.engine.step(&mut NullSink).unwrap_err();
+            let named = matches!(
+                refused,
+                Error::PagesExhausted {
+                    needed: 2,
+                    available: 1,
+                    capacity: 4
+                }
+            );
+            assert!(named, "{refused}");
+        }
+        client.engine.release(pin.id);
+        client.run();
+        let answer = client.said(id);
+        assert_eq!(answer.result(), cold(&options, &answer.prompt, 3).result());
     }
 }
 

@@ -168,6 +168,34 @@ fn a_span_evicted_from_a_public_beginning_makes_nothing_of_the_tenants_own_publi
 }
 
 #[test]
+fn a_span_evicted_from_a_public_beginning_leaves_it_to_the_others() {
+    for options in element_types() {
+        for declared in [128, 0] {
+            let mut client = Client::new(&options);
+            let prompt = text(200, 1);
+            // Another tenant's session that has the public pages and nothing else, or one of the same tenant that declares
+            // a beginning of no whole page.
+            let (mine, other) = match declared {
+                0 => (Scope::tenant("a"), with_public("a", "system", 10)),
+                _ => (
+                    with_public("a", "system", declared),
+                    with_public("b", "system", declared),
+                ),
+            };
+            client.scope = other.clone();
+            client.answer(1, &prompt[..128], 1);
+            ask(&mut client, mine, 0, &prompt);
+            client
+                .engine
+                .evict_span(0, 10..20, EvictMode::Exact)
+                .unwrap();
+            let answer = ask(&mut client, other, 2, &prompt[..128]);
+            assert_eq!(answer.matched(), 128, "{declared}");
+        }
+    }
+}
+
+#[test]
 fn a_quarantine_reaches_rotated_pages_whatever_beginning_is_declared_public_later() {
     for options in element_types() {
         let mut client = Client::new(&options);
