@@ -4,8 +4,8 @@
 mod common;
 
 use common::kv::{
-    Client, DECODE, PROMPT, cold, common, element_types, next, text, two_sessions, unchanged,
-    without,
+    Client, DECODE, PROMPT, can_rotate, cold, common, element_types, next, rotatable_types, text,
+    two_sessions, unchanged, without,
 };
 use engine::{CachePolicy, EngineOptions, Error, EvictMode, OnQuarantine, PAGE_POSITIONS};
 
@@ -42,12 +42,6 @@ fn bound(halves: bool) -> f32 {
     } else {
         9.0 / 16_777_216.0
     }
-}
-
-/// Whether rows can be read back: those of a quantised type would be rounded twice.
-fn can_rotate(options: &EngineOptions) -> bool {
-    let client = Client::new(options);
-    ["f32", "f16"].contains(&client.engine.kv_dtype())
 }
 
 #[test]
@@ -109,10 +103,6 @@ fn apart(keys: &[f32], expected: &[f32]) -> f32 {
         differences[0].max(differences[1]) / expected[0].hypot(expected[1])
     };
     pairs.map(share).fold(0.0, f32::max)
-}
-
-fn rotatable_types() -> impl Iterator<Item = EngineOptions> {
-    element_types().into_iter().filter(can_rotate)
 }
 
 #[test]

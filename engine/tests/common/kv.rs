@@ -291,3 +291,14 @@ pub(crate) fn unchanged(client: &mut Client, session: u64, act: impl FnOnce(&mut
     client.engine.check().unwrap();
     assert!(look(client) == before, "a refusal changes nothing");
 }
+
+/// Whether rows can be read back: those of a quantised type would be rounded twice.
+pub(crate) fn can_rotate(options: &EngineOptions) -> bool {
+    let client = Client::new(options);
+    ["f32", "f16"].contains(&client.engine.kv_dtype())
+}
+
+/// The types whose rows can be moved.
+pub(crate) fn rotatable_types() -> impl Iterator<Item = EngineOptions> {
+    element_types().into_iter().filter(can_rotate)
+}
