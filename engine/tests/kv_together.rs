@@ -22,7 +22,7 @@ const EVICTIONS: [Eviction; 5] = [
 ];
 
 /// What a neighbour does. Texts are those of a family up to a position, then others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Act {
     Ask {
         session: u64,
