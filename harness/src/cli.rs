@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
-pub use judging::{CompareArguments, ExplainArguments, GateArguments, KvArguments};
+pub use judging::{AuditArguments, CompareArguments, ExplainArguments, GateArguments, KvArguments};
 
 const EXAMPLES: &str = "\
 Start here (no download, seconds):
@@ -206,33 +206,6 @@ pub struct RunArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait_quiet: u64,
     /// One JSON document instead of the closing table
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `audit`.
-#[derive(Debug, Args)]
-pub struct AuditArguments {
-    /// A run directory
-    #[arg(conflicts_with = "all", required_unless_present = "all")]
-    pub directory: Option<PathBuf>,
-    /// Every run in results/INDEX
-    #[arg(long)]
-    pub all: bool,
-    /// Run this share of the requests again and compare ids and logits
-    #[arg(long, value_name = "N%", conflicts_with = "all", value_parser = judging::percent)]
-    pub replay: Option<u32>,
-    /// Kernel set of the replay; another than the run's when left out
-    #[arg(long, requires = "replay", value_parser = ["auto", "scalar", "avx2", "avx512"])]
-    pub kernels: Option<String>,
-    /// Engine threads of the replay; another number than the run's when left out
-    #[arg(long, requires = "replay", value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub threads: Option<u64>,
-    /// Which requests are drawn; from the clock when left out, and printed
-    #[arg(long, requires = "replay", value_name = "N")]
-    pub seed: Option<u64>,
-    /// One JSON document instead of text
     #[arg(long)]
     pub json: bool,
 }

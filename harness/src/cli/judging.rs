@@ -1,10 +1,37 @@
-//! Arguments of the subcommands that judge runs: gate, explain, kv, compare, replay.
+//! Arguments of the subcommands that judge runs: audit, gate, explain, kv, compare, replay.
 //!
 //! Not here: arguments of making runs (`cli`).
 
 use std::path::PathBuf;
 
 use clap::Args;
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArguments {
+    /// A run directory
+    #[arg(conflicts_with = "all", required_unless_present = "all")]
+    pub directory: Option<PathBuf>,
+    /// Every run in results/INDEX
+    #[arg(long)]
+    pub all: bool,
+    /// Run this share of the requests again and compare ids and logits
+    #[arg(long, value_name = "N%", conflicts_with = "all", value_parser = percent)]
+    pub replay: Option<u32>,
+    /// Kernel set of the replay; another than the run's when left out
+    #[arg(long, requires = "replay", value_parser = ["auto", "scalar", "avx2", "avx512"])]
+    pub kernels: Option<String>,
+    /// Engine threads of the replay; another number than the run's when left out
+    #[arg(long, requires = "replay", value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+    /// Which requests are drawn; from the clock when left out, and printed
+    #[arg(long, requires = "replay", value_name = "N")]
+    pub seed: Option<u64>,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Arguments of `gate`.
 #[derive(Debug, Args)]
@@ -78,7 +105,7 @@ pub struct CompareArguments {
 }
 
 /// `N%`, the sign optional.
-pub(super) fn percent(text: &str) -> Result<u32, String> {
+fn percent(text: &str) -> Result<u32, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
     number
         .filter(|percent| (1..=100).contains(percent))
