@@ -6,8 +6,10 @@ mod batch;
 mod cache;
 mod pins;
 mod request;
+mod sharing;
 
 pub use batch::{Batch, plan};
-pub use cache::{Cache, CachePolicy, Found, Wanted};
+pub use cache::{Cache, Found, Wanted};
 pub use pins::Origin;
 pub use request::{Active, Request, check_prompt};
+pub use sharing::CachePolicy;

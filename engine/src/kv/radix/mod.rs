@@ -340,16 +340,11 @@ impl RadixTree {
             session: writer.session,
             ..Node::default()
         };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at] = new;
-                at
-            }
-            None => {
-                self.nodes.push(new);
-                self.nodes.len() - 1
-            }
-        };
+        let at = self.free.pop().unwrap_or(self.nodes.len());
+        match self.nodes.get_mut(at) {
+            Some(free) => *free = new,
+            None => self.nodes.push(new),
+        }
         self.unlist(node);
         self.nodes[node].children.insert(label, at);
         self.list(at);
