@@ -238,16 +238,7 @@ impl World {
             len <= most && (alone || len >= least),
             "{len} of {least} to {most}"
         );
-        let tail = found.table.pages().last().filter(|_| len > whole(len));
-        let in_place = tail.is_some_and(|page| self.pool.references(*page) > 1);
-        self.note("found a page", whole(len) > 0);
-        self.note("found of its own", found.own > 0);
-        self.note("found of another's", found.instance > 0);
-        self.note("copied within a page", tail.is_some() && !in_place);
-        self.note("gone on in place", in_place);
-        self.note("stopped before a span", found.barred_at == Some(len));
-        self.note("gone on from moved positions", found.origin.is_some());
-        self.note("gave up what it found", len < before);
+        self.note_found(&found, before);
         self.remember(text.clone());
         let mut locked = self.text(&text, &text.tokens[..len]);
         locked.must = if found.origin.is_some() {
@@ -265,6 +256,21 @@ impl World {
             is_published: false,
             locked,
         });
+    }
+
+    /// Of which kinds what was found is; `before` is how much could have been.
+    fn note_found(&mut self, found: &Found, before: usize) {
+        let len = found.table.len();
+        let tail = found.table.pages().last().filter(|_| len > whole(len));
+        let in_place = tail.is_some_and(|page| self.pool.references(*page) > 1);
+        self.note("found a page", whole(len) > 0);
+        self.note("found of its own", found.own > 0);
+        self.note("found of another's", found.instance > 0);
+        self.note("copied within a page", tail.is_some() && !in_place);
+        self.note("gone on in place", in_place);
+        self.note("stopped before a span", found.barred_at == Some(len));
+        self.note("gone on from moved positions", found.origin.is_some());
+        self.note("gave up what it found", len < before);
     }
 
     fn append(&mut self, flight: u8, count: usize) {
