@@ -15,7 +15,7 @@ use workloads::trace::{Base, Body, TRACE_SCHEMA, ids_sha256};
 
 use crate::native::Native;
 use crate::recorder::Recorder;
-use crate::{Arm, Error, external};
+use crate::{Arm, Error, drive, external};
 
 const SHARED_NAME: &str = "shared";
 
@@ -182,16 +182,7 @@ pub(crate) fn drive<W: Write>(
             })?;
         }
         while recorder.open_requests() > 0 {
-            recorder.step_starts();
-            let worked = arm.step(recorder)?;
-            let finished = recorder.take_finished()?;
-            if !worked && finished.is_empty() {
-                let open = recorder.open_requests();
-                return Err(Error::Contradiction(format!(
-                    "it stopped with {open} requests open"
-                )));
-            }
-            for (number, ids) in finished {
+            for (number, ids) in drive::step(arm, recorder)? {
                 transcripts[number as usize % cell.agents].extend(ids);
             }
         }

@@ -38,6 +38,23 @@ pub(crate) fn session_name(agent: usize) -> String {
     format!("a{agent}")
 }
 
+/// One step of the arm, which has requests open; what finished, with its output.
+pub(crate) fn step<W: Write>(
+    arm: &mut dyn Arm,
+    recorder: &mut Recorder<'_, W>,
+) -> Result<Vec<(u64, Vec<u32>)>, Error> {
+    recorder.step_starts();
+    let worked = arm.step(recorder)?;
+    let finished = recorder.take_finished()?;
+    if !worked && finished.is_empty() {
+        let open = recorder.open_requests();
+        return Err(Error::Contradiction(format!(
+            "it stopped with {open} requests open"
+        )));
+    }
+    Ok(finished)
+}
+
 fn request_name(agent: usize, turn: usize) -> String {
     format!("a{agent}-t{turn}")
 }
@@ -73,16 +90,7 @@ impl Session {
             if recorder.open_requests() == 0 {
                 return Ok(());
             }
-            recorder.step_starts();
-            let worked = arm.step(recorder)?;
-            let finished = recorder.take_finished()?;
-            if !worked && finished.is_empty() {
-                let open = recorder.open_requests();
-                return Err(Error::Contradiction(format!(
-                    "it stopped with {open} requests open"
-                )));
-            }
-            for (number, ids) in finished {
+            for (number, ids) in step(arm, recorder)? {
                 let index = number as usize % agents_count;
                 let agent = &mut agents[index];
                 self.quarantine(arm, index, agent, recorder)?;
