@@ -71,12 +71,6 @@ pub struct Cache {
     clock: u64,
 }
 
-/// Room for a request: pages it needs, and pages promised to others.
-struct Room {
-    needed: usize,
-    spoken_for: usize,
-}
-
 impl Cache {
     /// An empty cache.
     pub fn new(policy: CachePolicy, eviction: Box<dyn EvictionPolicy>) -> Self {
@@ -229,7 +223,7 @@ impl Cache {
         loop {
             let spoken_for = if alone { 0 } else { spoken_for };
             let needed = total - pins.pages();
-            match self.make_room(pool, &Room { needed, spoken_for }) {
+            match self.reserve(pool, needed, spoken_for) {
                 Ok(()) => return pins.share(&mut self.tree, pool, prompt),
                 Err(error) if !alone || pins.found.is_empty() => {
                     pins.release(&mut self.tree, pool);
@@ -240,14 +234,10 @@ impl Cache {
         }
     }
 
-    /// Evicts until `needed` pages are free beside those promised to running requests.
+    /// Evicts until `needed` pages are free beside those promised to running requests, and nothing at all where that
+    /// cannot be had.
     pub fn reserve(&mut self, pool: &mut PagePool, needed: usize, spoken_for: usize) -> Result<()> {
-        self.make_room(pool, &Room { needed, spoken_for })
-    }
-
-    /// Evicts as far as it must, and nothing at all where that would not do.
-    fn make_room(&mut self, pool: &mut PagePool, room: &Room) -> Result<()> {
-        let wanted = room.needed + room.spoken_for;
+        let wanted = needed + spoken_for;
         if pool.available() >= wanted {
             return Ok(());
         }
@@ -260,8 +250,8 @@ impl Cache {
             return Ok(());
         }
         Err(Error::PagesExhausted {
-            needed: room.needed,
-            available: pool.available().saturating_sub(room.spoken_for),
+            needed,
+            available: pool.available().saturating_sub(spoken_for),
             capacity: pool.capacity(),
         })
     }

@@ -58,7 +58,7 @@ impl RadixTree {
         pool: &mut PagePool,
         owner: Owner<'_>,
         (ids, start): (&[u32], usize),
-        spare: usize,
+        mut spare: usize,
     ) -> usize {
         let mut roots = vec![self.salts.of(owner)];
         if owner.session.is_some() {
@@ -67,7 +67,7 @@ impl RadixTree {
         }
         let mut taken = 0;
         for salted in roots {
-            taken += self.quarantine_under(pool, salted, (ids, start), spare);
+            taken += self.quarantine_under(pool, salted, (ids, start), &mut spare);
         }
         taken
     }
@@ -77,7 +77,7 @@ impl RadixTree {
         pool: &mut PagePool,
         salted: Salted,
         (ids, start): (&[u32], usize),
-        spare: usize,
+        spare: &mut usize,
     ) -> usize {
         let index = start / PAGE_POSITIONS;
         let first = index * PAGE_POSITIONS;
@@ -96,8 +96,9 @@ impl RadixTree {
         let children = self.nodes[parent].children.iter();
         let barred = children.filter(|(label, _)| has_the_span(label));
         let barred: Vec<usize> = barred.map(|(_, child)| *child).collect();
-        let head = self.kept_head(pool, parent, head, &barred, spare);
+        let head = self.kept_head(pool, parent, head, &barred, *spare);
         if head.is_some() {
+            *spare -= 1;
             self.salts.count(salt); // before what it is copied from goes, and perhaps the last page under this name
         }
         let mut taken = 0;
