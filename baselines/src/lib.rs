@@ -48,6 +48,41 @@ pub struct ArmJob {
     /// The negative control of a gate: one bit of one logit is changed on its way into the trace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub perturbed: bool,
+    /// Other engines, for arms that they answer.
+    #[serde(default)]
+    pub servers: Servers,
+}
+
+/// Where other engines are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Servers {
+    /// llama.cpp's server, or a launcher that takes its arguments.
+    pub llama_server: Option<PathBuf>,
+    /// A directory for files that one keeps while it runs.
+    pub scratch: Option<PathBuf>,
+}
+
+/// A trace of another engine's answers, to be scored by ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreJob {
+    /// The question.
+    pub envelope: ResolvedEnvelope,
+    /// Who answered.
+    pub scored: String,
+    /// The how manieth time, from 0.
+    pub rep: usize,
+    /// The GGUF file; `None` for a synthetic model.
+    pub model_path: Option<PathBuf>,
+    /// The trace's file.
+    pub trace: PathBuf,
+}
+
+/// Scores a trace and writes its `score` trace to `out`; `clock` counts nanoseconds.
+pub fn run_score(job: &ScoreJob, clock: &dyn Fn() -> u64, out: impl Write) -> Result<(), Error> {
+    let _ = (clock, out);
+    Err(Error::External(format!("{} is not scored yet", job.scored)))
 }
 
 /// Runs `job` and writes its trace to `out`.

@@ -26,11 +26,34 @@ impl Cache {
     }
 }
 
+/// What answers an arm's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// Our engine.
+    Engine,
+    /// A script of times.
+    Script,
+    /// llama.cpp's server.
+    LlamaServer(LlamaServer),
+}
+
+/// How llama.cpp's server is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LlamaServer {
+    /// Whether the prefix is computed in one slot and copied to the others through a file: its one way to share what is
+    /// in use.
+    pub copies_prefix: bool,
+    /// Whether it is told to use its fused attention.
+    pub flash_attention: bool,
+}
+
 /// One row of the arm table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arm {
     /// The name envelopes, traces and records use.
     pub name: &'static str,
+    /// What answers.
+    pub runner: Runner,
     /// What it may find in its cache.
     pub cache: Cache,
     /// Whether one cache serves every worker.
@@ -49,6 +72,7 @@ pub struct Arm {
 pub const ARMS: [Arm; 5] = [
     Arm {
         name: "naive",
+        runner: Runner::Engine,
         cache: Cache::None,
         spans_workers: false,
         batched: false,
@@ -58,6 +82,7 @@ pub const ARMS: [Arm; 5] = [
     },
     Arm {
         name: "agent-kv",
+        runner: Runner::Engine,
         cache: Cache::Session,
         spans_workers: false,
         batched: false,
@@ -67,6 +92,7 @@ pub const ARMS: [Arm; 5] = [
     },
     Arm {
         name: "agent-kv-batched",
+        runner: Runner::Engine,
         cache: Cache::Session,
         spans_workers: false,
         batched: true,
@@ -76,6 +102,7 @@ pub const ARMS: [Arm; 5] = [
     },
     Arm {
         name: "instance-shared",
+        runner: Runner::Engine,
         cache: Cache::Shared,
         spans_workers: false,
         batched: true,
@@ -85,6 +112,7 @@ pub const ARMS: [Arm; 5] = [
     },
     Arm {
         name: "fused",
+        runner: Runner::Engine,
         cache: Cache::Shared,
         spans_workers: true,
         batched: true,
@@ -97,6 +125,7 @@ pub const ARMS: [Arm; 5] = [
 /// The scripted arm: no rung of the ladder, for what it answers is made up.
 pub const MOCK: Arm = Arm {
     name: "mock",
+    runner: Runner::Script,
     cache: Cache::None,
     spans_workers: false,
     batched: false,
@@ -105,15 +134,86 @@ pub const MOCK: Arm = Arm {
     note: Some("scripted: it computes nothing, and its answers are compared with nobody's"),
 };
 
+/// Other engines. The name alone means without fused attention, which is the faster way on the CPUs it was tried on.
+pub const SERVERS: [Arm; 6] = [
+    agents("llama-server:agent", false, false),
+    agents("llama-server:agent-fa1", false, true),
+    agents("llama-server:agent-batched", true, false),
+    agents("llama-server:agent-batched-fa1", true, true),
+    copies("llama-server:shared", false),
+    copies("llama-server:shared-fa1", true),
+];
+
+/// A slot per agent, warm.
+const fn agents(name: &'static str, batched: bool, flash_attention: bool) -> Arm {
+    Arm {
+        name,
+        runner: Runner::LlamaServer(LlamaServer {
+            copies_prefix: false,
+            flash_attention,
+        }),
+        cache: Cache::Session,
+        spans_workers: false,
+        batched,
+        shared_attention: false,
+        stands_for: if batched {
+            "llama.cpp's server, a warm slot per agent, all in flight"
+        } else {
+            "llama.cpp's server, a warm slot per agent, one agent at a time"
+        },
+        note: None,
+    }
+}
+
+/// The prefix computed once and copied to every agent's slot, all in flight.
+const fn copies(name: &'static str, flash_attention: bool) -> Arm {
+    Arm {
+        name,
+        runner: Runner::LlamaServer(LlamaServer {
+            copies_prefix: true,
+            flash_attention,
+        }),
+        cache: Cache::Shared,
+        spans_workers: false,
+        batched: true,
+        shared_attention: false,
+        stands_for: "llama.cpp's server, the prefix copied to every slot (its best way to share), all in flight",
+        note: Some(
+            "shares the prefix by copies made before the first turn; slots hold it each on its own",
+        ),
+    }
+}
+
 impl Arm {
     /// Who vouches for its figures.
     pub fn provenance(&self) -> &'static str {
-        if self.name == MOCK.name {
-            "SIMULATED"
-        } else {
-            "WITNESSED"
+        match self.runner {
+            Runner::Engine => "WITNESSED",
+            Runner::Script => "SIMULATED",
+            Runner::LlamaServer(_) => "OBSERVED",
         }
     }
+
+    /// Whether another engine answers.
+    pub fn is_server(&self) -> bool {
+        matches!(self.runner, Runner::LlamaServer(_))
+    }
+
+    /// The arm of ours that has its cache and batches as it does.
+    pub fn of_ours_alike(&self) -> Option<&'static Arm> {
+        let alike = |ours: &&Arm| (ours.cache, ours.batched) == (self.cache, self.batched);
+        ARMS.iter().find(alike)
+    }
+}
+
+/// Whether this names an arm that another engine answers.
+pub fn is_server(name: &str) -> bool {
+    SERVERS.iter().any(|arm| arm.name == name)
+}
+
+/// How files and the order of a run call a repetition of an arm.
+pub fn stem(name: &str, rep: usize) -> String {
+    format!("{}-{rep}", name.replace(':', "."))
 }
 
 /// The arm of this name.
@@ -127,10 +227,10 @@ pub fn named(name: &str) -> Result<&'static Arm, Error> {
 }
 
 fn every() -> impl Iterator<Item = &'static Arm> {
-    ARMS.iter().chain([&MOCK])
+    ARMS.iter().chain([&MOCK]).chain(&SERVERS)
 }
 
-/// Every name an envelope may ask for: the ladder's, then the scripted arm's.
+/// Every name an envelope may ask for: the ladder's, the scripted arm's, then those of other engines.
 pub fn every_name() -> Vec<&'static str> {
     every().map(|arm| arm.name).collect()
 }

@@ -16,6 +16,7 @@ use crate::{Error, arm};
 
 pub(crate) mod check;
 pub(crate) mod kv;
+pub(crate) mod servers;
 mod turns;
 
 use check::Refusal;
@@ -206,6 +207,10 @@ pub struct RunAsked {
     pub eviction: Eviction,
     /// What they hold keys and values as; the mode's own type when absent: f32 in `exact`, f16 in `fast`.
     pub kv_dtype: Option<KvDtype>,
+    /// How far below the best an id of another engine's answer may be by our model, in thousandths of a nat.
+    pub margin_millinats: Option<u64>,
+    /// How long another engine may take for one request.
+    pub request_limit_s: Option<u64>,
 }
 
 /// The `[evidence]` table.
@@ -254,6 +259,10 @@ pub struct Run {
     pub eviction: Eviction,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_dtype: Option<KvDtype>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin_millinats: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_limit_s: Option<u64>,
 }
 
 /// What the command line may say over the file; `None` and empty leave it as it is.
@@ -293,6 +302,8 @@ impl Default for RunAsked {
             kv_pages: 4096,
             eviction: Eviction::default(),
             kv_dtype: None,
+            margin_millinats: None,
+            request_limit_s: None,
         }
     }
 }
@@ -360,6 +371,8 @@ impl<W: Kind> EnvelopeOf<W> {
                 kv_pages: run.kv_pages,
                 eviction: run.eviction,
                 kv_dtype: run.kv_dtype,
+                margin_millinats: run.margin_millinats,
+                request_limit_s: run.request_limit_s,
             },
             evidence: asked.evidence,
             mock: asked.mock,
@@ -434,8 +447,9 @@ impl Kind for Workload {
         arm::every_name()
     }
 
-    fn check(&self, run: &RunAsked, _evidence: &Evidence) -> Result<(), Refusal> {
-        check::session(self, run)
+    fn check(&self, run: &RunAsked, evidence: &Evidence) -> Result<(), Refusal> {
+        check::session(self, run)?;
+        servers::check(self, run, evidence)
     }
 }
 

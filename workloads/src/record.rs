@@ -12,6 +12,8 @@ pub use crate::cells::record::{
 };
 pub use crate::instrument::Instrument;
 use crate::statistics::spread::Distribution;
+use crate::trace::Program;
+use crate::trace::server::ServerSettings;
 
 /// Schema tag of run.json.
 pub const RUN_SCHEMA: &str = "fak.run/1";
@@ -158,6 +160,41 @@ pub struct ArmRecord {
     pub outliers: Option<Vec<usize>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_instrument_limit: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreRecord>,
+}
+
+/// Another engine, as it was started and as it says it is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerRecord {
+    pub program: Program,
+    pub settings: Option<ServerSettings>,
+}
+
+/// Another engine's answers, read by our model: all repetitions together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreRecord {
+    pub tokens: u64,
+    pub exact_tokens: u64,
+    pub exact_share: f64,
+    pub worst_micronats: u64,
+    pub first_divergence: Option<ScoredToken>,
+    pub beyond_margin: Option<ScoredToken>,
+}
+
+/// A token of an answer that is not the greatest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoredToken {
+    pub rep: usize,
+    pub agent: usize,
+    pub turn: usize,
+    pub position: usize,
+    pub micronats: u64,
 }
 
 /// Times of the requests of an arm, all repetitions together.
@@ -177,9 +214,9 @@ pub struct Sample {
     pub load_ns: u64,
     pub warmup_ns: u64,
     pub wall_ns: u64,
-    pub prefill_ns: u64,
-    pub decode_ns: u64,
-    pub kv_bytes_peak: u64,
+    pub prefill_ns: Option<u64>,
+    pub decode_ns: Option<u64>,
+    pub kv_bytes_peak: Option<u64>,
     pub rss_bytes_peak: Option<u64>,
 }
 
@@ -190,7 +227,7 @@ pub struct RatioRecord {
     pub denominator: String,
     pub label: Option<String>,
     pub pairs: usize,
-    pub prefill_tokens: f64,
+    pub prefill_tokens: Option<f64>,
     pub wall: Option<f64>,
     pub wall_low: Option<f64>,
     pub wall_high: Option<f64>,

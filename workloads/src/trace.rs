@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub mod server;
+
 /// Schema tag of the `begin` line.
 pub const TRACE_SCHEMA: &str = "fak.trace/1";
 
@@ -194,6 +196,17 @@ pub enum Body {
     EndExternal {
         measurements: usize,
     },
+    BeginServer(server::BeginServer),
+    Ready(server::Ready),
+    Probe(server::Probe),
+    Prime(server::Prime),
+    Primed(server::Primed),
+    Slot(server::Slot),
+    Answer(server::Answer),
+    EndServer(server::EndServer),
+    BeginScore(server::BeginScore),
+    Score(server::Score),
+    EndScore(server::EndScore),
     Error {
         message: String,
     },

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::check::{Refusal, named, within, word};
-use crate::envelope::kv::refuse_for_cells;
 use crate::envelope::{Evidence, Kind, ResolvedCells, RunAsked, defaults};
+use crate::envelope::{kv, servers};
 
 pub mod arm;
 pub mod external;
@@ -120,7 +120,8 @@ impl Kind for CellWorkload {
                 "none: cells have no turns",
             ));
         }
-        refuse_for_cells(run, evidence.kv)
+        servers::refuse_for_cells(run)?;
+        kv::refuse_for_cells(run, evidence.kv)
     }
 }
 
