@@ -3,13 +3,14 @@
 //! Not here: connections (`http`), what events mean (`protocol`), whose turn it is (`play`).
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Bytes;
 use workloads::trace::server::Sent;
 
-use super::http::Connection;
+use super::http::send;
 use super::protocol::{self, Ask, Said, Told, llama};
 use super::sse::Events;
 use crate::Error;
@@ -19,7 +20,7 @@ const QUOTE_CHARS: usize = 300;
 
 /// An answer that came to its end, not yet held against what was asked.
 pub(super) struct Completed {
-    pub(super) connect_ns: Option<u64>,
+    pub(super) connect_ns: u64,
     pub(super) status: u16,
     pub(super) ids: Vec<u32>,
     /// By the clock.
@@ -50,14 +51,14 @@ impl Prepared {
 
 /// Sends a request and reads its answer, for at most so long.
 pub(super) async fn complete(
-    connection: &mut Connection,
+    address: SocketAddr,
     prepared: &Prepared,
     limit_s: u64,
     clock: &dyn Fn() -> u64,
 ) -> Result<Completed, Error> {
     within(limit_s, async {
         let (path, bytes) = (&prepared.sent.path, prepared.bytes.clone());
-        let mut response = connection.send(Method::POST, path, bytes, clock).await?;
+        let mut response = send(address, Method::POST, path, bytes, clock).await?;
         let status = response.status;
         if !status.is_success() {
             let said = quoted(&response.text().await?);
@@ -135,7 +136,7 @@ impl Completed {
 
 /// A short request whose answer is read whole; none unless it succeeds.
 pub(super) async fn text(
-    connection: &mut Connection,
+    address: SocketAddr,
     method: Method,
     path: &str,
     body: String,
@@ -143,9 +144,7 @@ pub(super) async fn text(
     clock: &dyn Fn() -> u64,
 ) -> Result<String, Error> {
     within(limit_s, async {
-        let mut response = connection
-            .send(method, path, Bytes::from(body), clock)
-            .await?;
+        let mut response = send(address, method, path, Bytes::from(body), clock).await?;
         let text = response.text().await?;
         if response.status.is_success() {
             return Ok(text);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::handshake;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -17,102 +17,51 @@ use crate::Error;
 /// Most bytes of an answer that is read whole.
 const WHOLE_BYTES_MAX: usize = 16 << 20;
 
-/// A connection that is kept between requests.
-pub(crate) struct Connection {
-    address: SocketAddr,
-    sender: Option<SendRequest<Full<Bytes>>>,
-}
-
 /// An answer that has begun.
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
-    /// Null where an open connection was used.
-    pub(crate) connect_ns: Option<u64>,
+    pub(crate) connect_ns: u64,
     body: Incoming,
 }
 
-impl Connection {
-    /// To this address; nothing is sent yet.
-    pub(crate) fn to(address: SocketAddr) -> Self {
-        Self {
-            address,
-            sender: None,
-        }
-    }
-
-    /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-        clock: &dyn Fn() -> u64,
-    ) -> Result<Response, Error> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, self.address.to_string())
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(
-                header::USER_AGENT,
-                concat!("fak/", env!("CARGO_PKG_VERSION")),
-            )
-            .body(Full::new(body))
-            .map_err(|error| Error::External(format!("{path} is no path: {error}")))?;
-        let mut kept = match self.sender.take() {
-            // What the server closed meanwhile is not used again.
-            Some(mut sender) => sender.ready().await.is_ok().then_some(sender),
-            None => None,
-        };
-        let failed = |error: hyper::Error| Error::External(format!("{path}: {}", chain(&error)));
-        let sent = match &mut kept {
-            Some(sender) => sender.try_send_request(request).await,
-            None => return self.send_anew(request, clock).await,
-        };
-        match sent {
-            Ok(response) => {
-                self.sender = kept;
-                Ok(Response::new(response, None))
-            }
-            // It was closed as we wrote: the request was never taken, so it may be made again.
-            Err(mut refused) => match refused.take_message() {
-                Some(request) => self.send_anew(request, clock).await,
-                None => Err(failed(refused.into_error())),
-            },
-        }
-    }
-
-    async fn send_anew(
-        &mut self,
-        request: Request<Full<Bytes>>,
-        clock: &dyn Fn() -> u64,
-    ) -> Result<Response, Error> {
-        let path = request.uri().to_string();
-        let start_ns = clock();
-        let stream = TcpStream::connect(self.address).await;
-        let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-        let stream = stream.map_err(|error| {
-            Error::External(format!("cannot connect to {}: {error}", self.address))
-        })?;
-        let connect_ns = clock().saturating_sub(start_ns);
-        let failed = |error: hyper::Error| Error::External(format!("{path}: {}", chain(&error)));
-        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        tokio::spawn(connection); // ends with the connection; what went wrong is told to whoever waits for an answer
-        let response = sender.send_request(request).await.map_err(failed)?;
-        self.sender = Some(sender);
-        Ok(Response::new(response, Some(connect_ns)))
-    }
+/// Sends a request over a connection of its own and waits for the head of its answer. Servers close connections they
+/// promised to keep (llama.cpp's does after every stream), and a request lost that way would look like a failure of theirs.
+pub(crate) async fn send(
+    address: SocketAddr,
+    method: Method,
+    path: &str,
+    body: Bytes,
+    clock: &dyn Fn() -> u64,
+) -> Result<Response, Error> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, address.to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(
+            header::USER_AGENT,
+            concat!("fak/", env!("CARGO_PKG_VERSION")),
+        )
+        .body(Full::new(body))
+        .map_err(|error| Error::External(format!("{path} is no path: {error}")))?;
+    let start_ns = clock();
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+    let stream =
+        stream.map_err(|error| Error::External(format!("cannot connect to {address}: {error}")))?;
+    let connect_ns = clock().saturating_sub(start_ns);
+    let failed = |error: hyper::Error| Error::External(format!("{path}: {}", chain(&error)));
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    tokio::spawn(connection); // what goes wrong with it is told to whoever waits for the answer
+    let response = sender.send_request(request).await.map_err(failed)?;
+    Ok(Response {
+        status: response.status(),
+        connect_ns,
+        body: response.into_body(),
+    })
 }
 
 impl Response {
-    fn new(response: hyper::Response<Incoming>, connect_ns: Option<u64>) -> Self {
-        Self {
-            status: response.status(),
-            connect_ns,
-            body: response.into_body(),
-        }
-    }
-
     /// The next piece of the body; none at its end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
         loop {

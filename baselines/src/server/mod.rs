@@ -26,7 +26,6 @@ use crate::external::{self, Wait};
 use crate::native::open_model;
 use crate::{ArmJob, Error, fits};
 use client::{Prepared, complete, text};
-use http::Connection;
 use play::{Play, gone};
 use process::{Asked, Started};
 use protocol::{Ask, llama};
@@ -253,9 +252,8 @@ fn start(job: &ArmJob, asked: &Asked<'_>) -> Result<Started, Error> {
 async fn await_start(server: &mut Started, host: &Host<'_>) -> Result<(), Error> {
     let start_ns = (host.clock)();
     loop {
-        let mut connection = Connection::to(server.address);
         let body = String::new();
-        let answer = text(&mut connection, Method::GET, "/health", body, 1, host.clock).await;
+        let answer = text(server.address, Method::GET, "/health", body, 1, host.clock).await;
         let Err(error) = answer else { return Ok(()) };
         if let Some(status) = server.ended() {
             return Err(gone(status, server));
@@ -282,17 +280,9 @@ async fn probed(
     host: &Host<'_>,
 ) -> Result<(ServerSettings, Vec<u32>, Vec<Probe>), Error> {
     let clock = host.clock;
-    let mut connection = Connection::to(server.address);
+    let address = server.address;
     let (get, empty) = (Method::GET, String::new());
-    let props = text(
-        &mut connection,
-        get,
-        "/props",
-        empty,
-        QUESTION_LIMIT_S,
-        clock,
-    )
-    .await?;
+    let props = text(address, get, "/props", empty, QUESTION_LIMIT_S, clock).await?;
     let settings = llama::settings(&props, &server.log()).map_err(Error::External)?;
     let salted: Vec<u32> = probe.iter().rev().copied().collect();
     let mut barred = Vec::new();
@@ -307,7 +297,7 @@ async fn probed(
             decode: 2,
             slot: 0,
         })?;
-        let done = complete(&mut connection, &prepared, QUESTION_LIMIT_S, clock).await;
+        let done = complete(address, &prepared, QUESTION_LIMIT_S, clock).await;
         let told = done
             .map_err(|error| Error::External(format!("a probe: {error}")))?
             .told;

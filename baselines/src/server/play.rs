@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -15,7 +16,6 @@ use workloads::trace::server::{Answer, Prime, Primed, Slot};
 use workloads::trace::{Base, Body, ids_sha256};
 
 use super::client::{Completed, Prepared, complete, text};
-use super::http::Connection;
 use super::process::Started;
 use super::protocol::{Ask, llama};
 use super::{Host, Trace};
@@ -46,11 +46,10 @@ pub(super) struct Totals {
     pub(super) wall_ns: u64,
 }
 
-/// One agent: everything said so far, the turn that comes next, and its connection while nobody uses it.
+/// One agent: everything said so far, and the turn that comes next.
 struct Agent {
     transcript: Vec<u32>,
     turn: usize,
-    connection: Option<Connection>,
 }
 
 /// A request that was answered or was not.
@@ -58,7 +57,6 @@ struct Landed {
     agent: usize,
     start_ns: u64,
     prepared: Prepared,
-    connection: Connection,
     outcome: Result<Completed, Error>,
 }
 
@@ -97,7 +95,7 @@ impl Play<'_> {
         trace: &mut Trace<'_, W>,
         totals: &mut Totals,
     ) -> Result<(), Error> {
-        let mut connection = Connection::to(server.address);
+        let address = server.address;
         let prepared = Prepared::new(&Ask {
             ids: prefix,
             decode: 0,
@@ -108,7 +106,7 @@ impl Play<'_> {
             sent: prepared.sent.clone(),
         }))?;
         let clock = self.host.clock;
-        let primed = complete(&mut connection, &prepared, self.limit_s, clock).await;
+        let primed = complete(address, &prepared, self.limit_s, clock).await;
         let primed = primed.map_err(|error| named("the prefix", &error))?;
         add(&mut totals.computed_tokens, primed.told.computed);
         trace.say(Body::Primed(Primed {
@@ -122,14 +120,7 @@ impl Play<'_> {
         for (action, slot) in [("save", 0)].into_iter().chain(others) {
             let (path, body) = llama::slot(action, slot);
             let start_ns = trace.now();
-            let answer = text(
-                &mut connection,
-                Method::POST,
-                &path,
-                body,
-                self.limit_s,
-                clock,
-            );
+            let answer = text(address, Method::POST, &path, body, self.limit_s, clock);
             let tokens = llama::slot_tokens(&answer.await?)
                 .map_err(|problem| Error::External(format!("{path}: {problem}")))?;
             let wall_ns = trace.now().saturating_sub(start_ns);
@@ -154,7 +145,6 @@ impl Play<'_> {
         let agent = || Agent {
             transcript: prefix.to_vec(),
             turn: 0,
-            connection: Some(Connection::to(server.address)),
         };
         let mut agents: Vec<Agent> = (0..self.workload.agents).map(|_| agent()).collect();
         let mut ready: VecDeque<usize> = (0..agents.len()).collect();
@@ -166,7 +156,12 @@ impl Play<'_> {
             while flights.len() < open_max
                 && let Some(index) = ready.pop_front()
             {
-                flights.push(self.submit(index, &mut agents[index], trace, totals)?);
+                flights.push(self.submit(
+                    server.address,
+                    index,
+                    &mut agents[index],
+                    (trace, totals),
+                )?);
             }
             if flights.is_empty() {
                 return Ok(end_ns);
@@ -202,10 +197,10 @@ impl Play<'_> {
     /// Writes an agent's next request and sends it.
     fn submit<W: Write>(
         &self,
+        address: SocketAddr,
         index: usize,
         agent: &mut Agent,
-        trace: &mut Trace<'_, W>,
-        totals: &mut Totals,
+        (trace, totals): (&mut Trace<'_, W>, &mut Totals),
     ) -> Result<impl Future<Output = Landed> + use<'_, W>, Error> {
         let (turn, decode_max) = (agent.turn, self.workload.decode);
         let keep = agent.transcript.len();
@@ -236,17 +231,13 @@ impl Play<'_> {
             decode_max,
             ignore_eos: true,
         })?;
-        let connection = agent.connection.take();
-        let mut connection = connection
-            .ok_or_else(|| Error::Contradiction(format!("agent {index} asks twice at once")))?;
         let (limit_s, clock) = (self.limit_s, self.host.clock);
         Ok(async move {
-            let outcome = complete(&mut connection, &prepared, limit_s, clock).await;
+            let outcome = complete(address, &prepared, limit_s, clock).await;
             Landed {
                 agent: index,
                 start_ns,
                 prepared,
-                connection,
                 outcome,
             }
         })
@@ -276,7 +267,6 @@ impl Play<'_> {
             chunk_tokens,
             told,
         } = completed;
-        agent.connection = Some(landed.connection);
         agent.transcript.extend(&ids);
         agent.turn += 1;
         add(&mut totals.cached_tokens, told.cached);
@@ -286,7 +276,7 @@ impl Play<'_> {
         trace.say(Body::Answer(Answer {
             request: name,
             sent: landed.prepared.sent,
-            connect_ns,
+            connect_ns: Some(connect_ns),
             status,
             ids,
             chunk_t_ns: chunk_t_ns
