@@ -50,6 +50,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   harness run smoke
   harness run session-small --arm instance-shared --arm fused --reps 7
+  harness run session-small --arm fused --arm llama-server:shared
   harness run mine.toml --threads 2 --json > outcome.json
   harness run engine-prefill --bin llama-bench=PATH
   harness run engine-prefill --arm fak --arm fak-unshared --reps 3")]
@@ -191,9 +192,10 @@ pub struct RunArguments {
     /// Numeric mode
     #[arg(long, value_parser = ["exact", "fast"])]
     pub mode: Option<String>,
-    /// Another program to measure: llama-bench or llama-batched-bench; may be repeated
+    /// Another program to measure: llama-server, llama-bench or llama-batched-bench; may be repeated
     ///
-    /// FAK_LLAMA_BENCH names llama-bench too, and the other is looked for beside it.
+    /// FAK_LLAMA_SERVER names llama-server too, else it is looked for on the search path. FAK_LLAMA_BENCH names
+    /// llama-bench too, and the other is looked for beside it.
     #[arg(long = "bin", value_name = "PROGRAM=PATH", value_parser = program)]
     pub programs: Vec<(String, PathBuf)>,
     /// Where the evidence goes; must not exist or be empty
@@ -460,12 +462,18 @@ fn arm_names() -> Vec<&'static str> {
     sessions.into_iter().chain(cells).collect()
 }
 
+/// Programs of others that an arm may be.
+const KNOWN_PROGRAMS: [&str; 3] = ["llama-server", "llama-bench", "llama-batched-bench"];
+
 fn program(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
-        Some((name @ ("llama-bench" | "llama-batched-bench"), path)) if !path.is_empty() => {
+        Some((name, path)) if KNOWN_PROGRAMS.contains(&name) && !path.is_empty() => {
             Ok((name.to_owned(), PathBuf::from(path)))
         }
-        _ => Err("give llama-bench=PATH or llama-batched-bench=PATH".to_owned()),
+        _ => Err(format!(
+            "give one of {} as NAME=PATH",
+            KNOWN_PROGRAMS.join(", ")
+        )),
     }
 }
 

@@ -87,6 +87,28 @@ pub fn take_numbered_directory(parent: &Path, stem: &str) -> Result<PathBuf, Err
     )))
 }
 
+/// A directory for files nobody keeps, gone when its owner is.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// One below `parent` that nobody has: what a process of the same number once left is no obstacle.
+    pub fn take(parent: &Path, purpose: &str) -> Result<Self, Error> {
+        let stem = format!("fak-{purpose}-{}", std::process::id());
+        take_numbered_directory(parent, &stem).map(Self)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // scratch files that stay do no harm
+    }
+}
+
 /// Every file below `directory`, as `/`-separated relative paths in bytewise order.
 pub fn files_below(directory: &Path) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
@@ -117,6 +139,17 @@ mod tests {
         let first = take_numbered_directory(root.path(), "20260102").unwrap();
         let second = take_numbered_directory(root.path(), "20260102").unwrap();
         assert!(first.ends_with("20260102-1") && second.ends_with("20260102-2"));
+    }
+
+    #[test]
+    fn what_another_process_left_is_no_obstacle_and_nothing_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let left = format!("fak-control-{}-1", std::process::id());
+        fs::write(root.path().join(&left), "left").unwrap();
+        let scratch = Scratch::take(root.path(), "control").unwrap();
+        fs::write(scratch.path().join("trace.jsonl"), "").unwrap();
+        drop(scratch);
+        assert_eq!(files_below(root.path()).unwrap(), [left]);
     }
 
     #[test]

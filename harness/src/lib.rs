@@ -19,6 +19,7 @@ pub mod list;
 pub mod machine;
 pub mod models;
 pub mod near;
+pub mod programs;
 pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;

@@ -62,6 +62,9 @@ fn surroundings() -> Result<World, Error> {
         .to_owned(),
         executable: env::current_exe().map_err(unknown("path of this program"))?,
         llama_bench: variable("FAK_LLAMA_BENCH"),
+        llama_server: variable("FAK_LLAMA_SERVER").filter(|path| !path.as_os_str().is_empty()),
+        search_path: env::var_os("PATH")
+            .map_or_else(Vec::new, |path| env::split_paths(&path).collect()),
         terminal: io::stderr().is_terminal(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         unix_s: || {

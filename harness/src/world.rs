@@ -21,6 +21,10 @@ pub struct World {
     pub executable: PathBuf,
     /// llama.cpp's benchmark, where the environment names it.
     pub llama_bench: Option<PathBuf>,
+    /// llama.cpp's server, where the environment names it.
+    pub llama_server: Option<PathBuf>,
+    /// Directories in which programs are looked for by name, in order.
+    pub search_path: Vec<PathBuf>,
     /// Standard error is a terminal.
     pub terminal: bool,
     /// Usable cores.

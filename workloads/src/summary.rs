@@ -12,9 +12,13 @@ use crate::{Error, arm, oracle, statistics};
 
 mod compare;
 mod read;
+mod score;
+mod server;
 
+use compare::{ByTurn, Compared};
 pub(crate) use read::{Answer, answers};
-use read::{Ending, Reading};
+use read::{Ending, Place, Reading, Times};
+use server::Answered;
 
 /// The lines of one trace file and the place its name gives it.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,8 @@ pub struct ArmTrace<'a> {
     pub rep: usize,
     /// Every line, in order.
     pub lines: &'a [Line],
+    /// The trace of its score, where another engine answered and ours has read it.
+    pub score: Option<&'a [Line]>,
 }
 
 /// The part of a run record that follows from its traces.
@@ -52,40 +58,58 @@ pub struct Summary {
 
 /// Summarises `traces`, which stand in the order their processes ran.
 pub fn summarise(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result<Summary, Error> {
-    let readings: Vec<Reading> = traces
-        .iter()
-        .map(|trace| read::trace(trace, envelope.requests_of(trace.arm)))
+    asked_for(envelope, traces)?;
+    let (theirs, ours): (Vec<_>, Vec<_>) =
+        traces.iter().partition(|trace| arm::is_server(trace.arm));
+    let requests = |trace: &ArmTrace<'_>| envelope.requests_of(trace.arm);
+    let readings: Vec<Reading> = ours
+        .into_iter()
+        .map(|trace| read::trace(trace, requests(trace)))
+        .collect::<Result<_, _>>()?;
+    let answered: Vec<Answered> = theirs
+        .into_iter()
+        .map(|trace| server::trace(trace, requests(trace)))
         .collect::<Result<_, _>>()?;
     let Some(first) = readings.first() else {
+        let ours = |name: &&String| !arm::is_server(name);
+        let name = envelope.run.arms.iter().find(ours);
         return Err(Error::Trace {
-            trace: format!("{}-0", envelope.run.arms[0]),
+            trace: format!("{}-0", name.map_or("fused", String::as_str)),
             problem: "there is none".to_owned(),
         });
     };
     for reading in &readings {
         reading.runs_like(first)?;
-        if !envelope.run.arms.contains(&reading.arm) {
-            let problem = "its arm was not asked for".to_owned();
-            return Err(Error::Trace {
-                trace: reading.name.clone(),
-                problem,
-            });
-        }
+    }
+    for reading in &answered {
+        reading.is_of(&first.model_sha256, &first.place.name)?;
     }
     let mut arms = BTreeMap::new();
     for name in &envelope.run.arms {
-        arms.insert(name.clone(), arm_record(envelope, name, &readings)?);
+        let arm = arm::named(name)?;
+        let record = if arm.is_server() {
+            server::record(envelope, arm, &repetitions(envelope, name, &answered)?)?
+        } else {
+            our_record(envelope, arm, &repetitions(envelope, name, &readings)?)?
+        };
+        arms.insert(name.clone(), record);
     }
     let identity = compare::identity(envelope, &arms, &readings);
-    let ratios = compare::ratios(envelope, &arms, &readings, &identity);
+    let compared = Compared {
+        envelope,
+        arms: &arms,
+        computed: computed_by_turn(&readings, &answered),
+        identity: &identity,
+    };
+    let ratios = compared.ratios();
     Ok(Summary {
         complete: arms.values().all(|arm| arm.error.is_none()),
         model_sha256: first.model_sha256.clone(),
         tokenizer_sha256: first.tokenizer_sha256.clone(),
         effective: first.effective.clone(),
-        order: readings
+        order: traces
             .iter()
-            .map(|reading| reading.name.clone())
+            .map(|trace| arm::stem(trace.arm, trace.rep))
             .collect(),
         verdict: compare::verdict(&ratios),
         arms,
@@ -94,66 +118,100 @@ pub fn summarise(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result
     })
 }
 
+/// Refuses a trace of an arm that the envelope does not name.
+fn asked_for(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result<(), Error> {
+    let asked = |name: &str| envelope.run.arms.iter().any(|arm| arm == name);
+    match traces.iter().find(|trace| !asked(trace.arm)) {
+        Some(trace) => Err(Place::of(trace).refuse("its arm was not asked for")),
+        None => Ok(()),
+    }
+}
+
+/// What each arm computed, turn by turn, in the first of its repetitions that ran.
+fn computed_by_turn<'a>(readings: &'a [Reading], answered: &'a [Answered<'_>]) -> ByTurn<'a> {
+    let ours = (readings.iter()).map(|it| (it.place.arm.as_str(), &it.computed_by_turn));
+    let theirs = (answered.iter()).map(|it| (it.place.arm.as_str(), &it.computed_by_turn));
+    let mut by_arm = ByTurn::new();
+    for (arm, computed) in ours.chain(theirs) {
+        by_arm.entry(arm).or_insert(computed);
+    }
+    by_arm
+}
+
 /// The readings of one arm by repetition, every requested one exactly once.
-fn repetitions<'a>(
+fn repetitions<'a, R: AsRef<Place>>(
     envelope: &ResolvedEnvelope,
     arm: &str,
-    readings: &'a [Reading],
-) -> Result<Vec<&'a Reading>, Error> {
+    readings: &'a [R],
+) -> Result<Vec<&'a R>, Error> {
     let wanted = envelope
         .run
         .arm_reps
         .get(arm)
         .copied()
         .unwrap_or(envelope.run.reps);
-    let mut own: Vec<&Reading> = readings
-        .iter()
-        .filter(|reading| reading.arm == arm)
+    let rep_of = |reading: &R| reading.as_ref().rep;
+    let mut own: Vec<&R> = (readings.iter())
+        .filter(|reading| reading.as_ref().arm == arm)
         .collect();
-    own.sort_by_key(|reading| reading.rep);
+    own.sort_by_key(|reading| rep_of(reading));
     for rep in 0..wanted.max(own.len()) {
-        let problem = match own.get(rep) {
-            Some(reading) if reading.rep == rep && rep < wanted => continue,
-            Some(reading) if reading.rep < rep => "stands there twice",
+        let problem = match own.get(rep).map(|reading| rep_of(reading)) {
+            Some(found) if found == rep && rep < wanted => continue,
+            Some(found) if found < rep => "stands there twice",
             Some(_) if rep >= wanted => "was not asked for",
             _ => "there is none",
         };
-        let rep = own.get(rep).map_or(rep, |reading| reading.rep.min(rep));
+        let rep = own.get(rep).map_or(rep, |reading| rep_of(reading).min(rep));
         return Err(Error::Trace {
-            trace: format!("{arm}-{rep}"),
+            trace: arm::stem(arm, rep),
             problem: problem.to_owned(),
         });
     }
     Ok(own)
 }
 
-fn arm_record(
+fn our_record(
     envelope: &ResolvedEnvelope,
-    name: &str,
-    readings: &[Reading],
+    arm: &arm::Arm,
+    own: &[&Reading],
 ) -> Result<ArmRecord, Error> {
-    let arm = arm::named(name)?;
-    let own = repetitions(envelope, name, readings)?;
     let error = own.iter().find_map(|reading| match &reading.ending {
         Ending::Error(message) => Some(message.clone()),
         Ending::End { .. } => None,
     });
     let mut samples: Vec<Sample> = Vec::new();
     let mut counters = None;
-    for reading in &own {
+    for reading in own {
         let Ending::End { counts, sample } = &reading.ending else {
             continue;
         };
         if counters.get_or_insert(*counts) != counts {
-            return Err(Error::Trace {
-                trace: reading.name.clone(),
-                problem: "it counts other tokens than the repetition before it".to_owned(),
-            });
+            let problem = "it counts other tokens than the repetition before it";
+            return Err(reading.place.refuse(problem));
         }
         samples.push(sample.clone());
     }
-    let mut record = ArmRecord {
-        reps: own.len(),
+    let mut record = unfilled(envelope, arm, own.len(), error, samples)?;
+    if let (None, Some(counts), Some(reading)) = (&record.error, counters, own.first()) {
+        fill(&mut record, &counts, reading);
+        let answers = own.iter().flat_map(|reading| reading.answers.values());
+        record.latencies = latencies(answers.map(Answer::times));
+    }
+    Ok(record)
+}
+
+/// The record of an arm before anything is known of its figures.
+fn unfilled(
+    envelope: &ResolvedEnvelope,
+    arm: &arm::Arm,
+    reps: usize,
+    error: Option<String>,
+    samples: Vec<Sample>,
+) -> Result<ArmRecord, Error> {
+    let shape = envelope.workload_of(arm.name).shape();
+    Ok(ArmRecord {
+        reps,
         completed: samples.len(),
         error,
         provenance: arm.provenance().to_owned(),
@@ -167,8 +225,7 @@ fn arm_record(
         decode_tokens: None,
         carried_tokens: None,
         replayed_tokens: None,
-        oracle_prefill_tokens: oracle::counts(arm, &envelope.workload_of(name).shape())?
-            .prefill_tokens_computed,
+        oracle_prefill_tokens: oracle::counts(arm, &shape)?.prefill_tokens_computed,
         reuse_rate: None,
         wall_ns: None,
         prefill_ns: None,
@@ -181,13 +238,9 @@ fn arm_record(
         latencies: None,
         outliers: None,
         at_instrument_limit: None, // the instrument is no part of the traces
-    };
-    if let (None, Some(counts), Some(reading)) = (&record.error, counters, own.first()) {
-        fill(&mut record, &counts, reading);
-        let answers = own.iter().flat_map(|reading| reading.answers.values());
-        record.latencies = latencies(answers);
-    }
-    Ok(record)
+        server: None,
+        score: None,
+    })
 }
 
 /// What a reader of the arm's figures must know.
@@ -207,14 +260,17 @@ fn note(envelope: &ResolvedEnvelope, arm: &arm::Arm) -> Option<String> {
 }
 
 /// When the requests of all repetitions had their first token, how long each further one took, and when they had all.
-fn latencies<'a>(answers: impl Iterator<Item = &'a Answer>) -> Option<Latencies> {
+fn latencies(times: impl Iterator<Item = Option<Times>>) -> Option<Latencies> {
     let (mut firsts, mut gaps, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
-    for answer in answers {
-        let (first, last) = (*answer.token_t_ns.first()?, *answer.token_t_ns.last()?);
-        let further = answer.token_t_ns.len() as u64 - 1;
-        firsts.push(first);
-        gaps.extend(last.saturating_sub(first).checked_div(further));
-        lasts.push(last);
+    for it in times {
+        let it = it?;
+        firsts.push(it.first_ns);
+        gaps.extend(
+            it.last_ns
+                .saturating_sub(it.first_ns)
+                .checked_div(it.further_tokens),
+        );
+        lasts.push(it.last_ns);
     }
     Some(Latencies {
         ttft_ns: Distribution::new(firsts)?,
@@ -223,12 +279,12 @@ fn latencies<'a>(answers: impl Iterator<Item = &'a Answer>) -> Option<Latencies>
     })
 }
 
-/// The figures of an arm whose every repetition ended well.
+/// The figures of an arm of ours whose every repetition ended well.
 fn fill(record: &mut ArmRecord, counts: &oracle::Counts, reading: &Reading) {
-    let times = |of: fn(&Sample) -> u64| record.samples.iter().map(of).collect::<Vec<_>>();
-    let (walls, prefills) = (times(|s| s.wall_ns), times(|s| s.prefill_ns));
-    let (decodes, kv_peaks) = (times(|s| s.decode_ns), times(|s| s.kv_bytes_peak));
-    let reuse = counts.prefix_tokens_hit as f64 / counts.prefill_tokens_logical as f64;
+    let times =
+        |of: fn(&Sample) -> Option<u64>| record.samples.iter().filter_map(of).collect::<Vec<_>>();
+    let (prefills, decodes) = (times(|s| s.prefill_ns), times(|s| s.decode_ns));
+    let kv_bytes_peak = times(|s| s.kv_bytes_peak).into_iter().max();
     let ids: Vec<u32> = reading
         .answers
         .values()
@@ -246,14 +302,24 @@ fn fill(record: &mut ArmRecord, counts: &oracle::Counts, reading: &Reading) {
     record.decode_tokens = Some(counts.decode_tokens);
     record.carried_tokens = Some(counts.carried_tokens);
     record.replayed_tokens = Some(counts.replayed_tokens);
-    record.reuse_rate = Some(statistics::round6(reuse));
+    record.prefill_ns = statistics::median_u64(&prefills);
+    record.decode_ns = statistics::median_u64(&decodes);
+    record.kv_bytes_peak = kv_bytes_peak;
+    record.output_sha256 = Some(ids_sha256(&ids));
+    record.logits_sha256 = Some(sha256_hex(hashes.as_bytes()));
+    fill_common(record);
+}
+
+/// The figures that every arm has whose every repetition ended well, from its samples and counts.
+fn fill_common(record: &mut ArmRecord) {
+    let walls: Vec<u64> = record.samples.iter().map(|sample| sample.wall_ns).collect();
     let by_rep: Vec<f64> = walls.iter().map(|&wall_ns| wall_ns as f64).collect();
     record.outliers = Some(outliers(&by_rep));
     record.wall_ns = statistics::median_u64(&walls);
-    record.prefill_ns = statistics::median_u64(&prefills);
-    record.decode_ns = statistics::median_u64(&decodes);
-    record.kv_bytes_peak = kv_peaks.into_iter().max();
     record.rss_bytes_peak = record.samples.iter().filter_map(|s| s.rss_bytes_peak).max();
-    record.output_sha256 = Some(ids_sha256(&ids));
-    record.logits_sha256 = Some(sha256_hex(hashes.as_bytes()));
+    let reuse = record
+        .prefix_tokens_hit
+        .zip(record.prefill_tokens_logical)
+        .map(|(hit, logical)| hit as f64 / logical as f64);
+    record.reuse_rate = reuse.map(statistics::round6);
 }

@@ -301,7 +301,7 @@ fn saved(ratios: &[RatioRecord], told: &[Told<'_>], out: &mut dyn Write) -> Resu
         let (own, other) = (computed(&ratio.arm), computed(&ratio.denominator));
         writeln!(
             out,
-            "  {} against {}{}: computed {} instead of {} prompt tokens, {:.2}x; {}.",
+            "  {} against {}{}: computed {} instead of {} prompt tokens, {}; {}.",
             ratio.arm,
             ratio.denominator,
             if ratio.label.is_some() {
@@ -311,7 +311,7 @@ fn saved(ratios: &[RatioRecord], told: &[Told<'_>], out: &mut dyn Write) -> Resu
             },
             or_dash(own, grouped),
             or_dash(other, grouped),
-            ratio.prefill_tokens,
+            or_dash(ratio.prefill_tokens, |times| format!("{times:.2}x")),
             judged(ratio)
         )?;
     }

@@ -5,51 +5,28 @@
 //! choosing the order (`plan`).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use baselines::{ArmJob, CellJob};
-use serde::Deserialize;
-use workloads::envelope::ResolvedEnvelope;
+use baselines::{ArmJob, CellJob, ScoreJob};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::machine;
 
-/// A job as it travels to the arm's process.
-pub fn job(
-    envelope: &ResolvedEnvelope,
-    arm: &str,
-    rep: usize,
-    model_path: Option<&Path>,
-) -> Result<String, Error> {
-    let job = ArmJob {
-        envelope: envelope.clone(),
-        arm: arm.to_owned(),
-        rep,
-        model_path: model_path.map(Path::to_path_buf),
-        perturbed: false,
-    };
-    travelling(&job)
-}
-
-/// A job as it travels.
-pub fn travelling(job: &ArmJob) -> Result<String, Error> {
+/// A job as it travels, whatever its kind.
+pub fn travelling(job: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
 }
 
-/// A job of engine work as it travels.
-pub fn cell_job(job: &CellJob) -> Result<String, Error> {
-    serde_json::to_string(job).map_err(|error| Error::Usage(format!("the arm's job: {error}")))
-}
-
-/// A job of either kind; they have no field set in common that would make one the other.
+/// A job of any kind; they have no field set in common that would make one the other.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Job {
     Session(Box<ArmJob>),
     Cell(Box<CellJob>),
+    Score(Box<ScoreJob>),
 }
 
 /// Runs the job on `input`, writing its trace to `out`; `clock` counts nanoseconds from any start.
@@ -73,6 +50,7 @@ pub fn arm(
     let done = match job {
         Job::Session(job) => baselines::run_arm(&job, clock, peak_rss, out),
         Job::Cell(job) => baselines::run_cell(&job, clock, peak_rss, &abandoned, out),
+        Job::Score(job) => baselines::run_score(&job, clock, out),
     };
     done.map(|()| 0)
         .map_err(|error| Error::Unreachable(error.to_string()))

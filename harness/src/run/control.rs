@@ -2,34 +2,15 @@
 //!
 //! Its trace is read and thrown away; it never lies in a run directory. Not here: what must be noticed (`gate`).
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use baselines::ArmJob;
+use baselines::{ArmJob, Servers};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::trace::Line;
 
 use super::{arm, own_process, process};
 use crate::error::Error;
+use crate::files::Scratch;
+use crate::models;
 use crate::world::World;
-use crate::{files, models};
-
-/// A directory that is gone when its owner is.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    /// One that nobody has: what a process of the same number once left is no obstacle.
-    fn take(parent: &Path) -> Result<Self, Error> {
-        let stem = format!("fak-control-{}", std::process::id());
-        files::take_numbered_directory(parent, &stem).map(Self)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // scratch files that stay do no harm
-    }
-}
 
 /// The lines of `arm`, asked the first turn of `envelope` and perturbed.
 pub fn perturbed(
@@ -47,25 +28,10 @@ pub fn perturbed(
         model_path: models::locate(model, world)?.path,
         envelope,
         perturbed: true,
+        servers: Servers::default(),
     };
-    let scratch = Scratch::take(&world.scratch)?;
-    let trace = scratch.0.join("trace.jsonl");
+    let scratch = Scratch::take(&world.scratch, "control")?;
+    let trace = scratch.path().join("trace.jsonl");
     let job = arm::travelling(&job)?;
     process::record(own_process(world), &job, &trace, None, &mut |_| {})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_another_process_left_is_no_obstacle_and_nothing_is_left() {
-        let root = tempfile::tempdir().unwrap();
-        let left = format!("fak-control-{}-1", std::process::id());
-        fs::write(root.path().join(&left), "left").unwrap();
-        let scratch = Scratch::take(root.path()).unwrap();
-        fs::write(scratch.0.join("trace.jsonl"), "").unwrap();
-        drop(scratch);
-        assert_eq!(files::files_below(root.path()).unwrap(), [left]);
-    }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, PipeWriter};
 use std::thread;
 use std::time::Instant;
 
-use baselines::ArmJob;
+use baselines::{ArmJob, Servers};
 use workloads::arm::MOCK;
 use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
 use workloads::instrument::Instrument;
@@ -69,6 +69,7 @@ fn job() -> Result<ArmJob, workloads::Error> {
         rep: 0,
         model_path: None,
         perturbed: false,
+        servers: Servers::default(),
     })
 }
 

@@ -14,6 +14,8 @@ pub mod plan;
 mod process;
 mod progress;
 mod record;
+mod servers;
+mod stage;
 mod watch;
 
 use std::fs;
@@ -25,7 +27,7 @@ use std::time::Duration;
 use workloads::envelope::{Kind, ResolvedEnvelope, ResolvedOf, Workload};
 use workloads::models::Label;
 use workloads::record::{MachineRecord, Noise, RunRecord, Sitting};
-use workloads::trace::{Body, Line};
+use workloads::trace::Line;
 
 use crate::cli::RunArguments;
 use crate::error::Error;
@@ -35,14 +37,17 @@ use crate::table::{counted, rough_duration};
 use crate::world::World;
 use crate::{build_facts, calendar, describe, files, machine, seal};
 use plan::{Plan, Planned};
-use progress::Progress;
 use record::Facts;
+use servers::Servers;
+use stage::Stage;
 
 /// One process's trace, as kept.
 struct Traced<'a> {
     arm: &'a str,
     rep: usize,
     lines: Vec<Line>,
+    /// What our model makes of another engine's answers.
+    score: Option<Vec<Line>>,
 }
 
 /// Everything that is settled before the first arm runs.
@@ -54,9 +59,6 @@ struct Begun {
 /// Runs an envelope and returns the exit code its outcome has.
 pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     match plan::plan(arguments, world)? {
-        Planned::Session(_) if !arguments.programs.is_empty() => Err(Error::Usage(
-            "--bin is for envelopes of kind engine; every arm of a session is ours".to_owned(),
-        )),
         Planned::Session(plan) => session(plan, arguments, world, out),
         Planned::Engine(plan) => cells::run(plan, arguments, world, out),
     }
@@ -100,13 +102,24 @@ fn seal_session(
     arguments: &RunArguments,
     world: &World,
 ) -> Result<(RunRecord, PathBuf, audit::Report), Error> {
+    // Before a directory is taken: what is refused leaves nothing behind.
+    let servers = Servers::find(&plan.envelope, arguments, world)?;
     let Begun {
         mut facts,
         directory,
     } = begin(&mut plan, arguments, announce, world)?;
     write_envelope(&plan, &directory)?;
-    let traces = run_arms(&plan.envelope, &facts.model, &directory, world)?;
+    let model_path = facts.model.path.clone();
+    let stage = Stage {
+        envelope: &plan.envelope,
+        model_path: model_path.as_deref(),
+        servers: &servers,
+        directory: &directory,
+        world,
+    };
+    let mut traces = stage.play_all()?;
     facts.sitting.load1_after = machine::load1();
+    stage.score_all(&mut traces)?;
     let record = record::assemble(&plan.envelope, facts, &traces)
         .map_err(|error| unsealed(&error, &directory, world))?;
     let audit = seal_record(&record, &directory)?;
@@ -259,74 +272,11 @@ fn write_envelope<W: Kind>(plan: &Plan<W>, directory: &Path) -> Result<(), Error
     files::create_directories(&directory.join("trace"))
 }
 
-fn run_arms<'a>(
-    envelope: &'a ResolvedEnvelope,
-    model: &Located,
-    directory: &Path,
-    world: &World,
-) -> Result<Vec<Traced<'a>>, Error> {
-    let order = plan::order(envelope);
-    let requests: usize = order.iter().map(|(arm, _)| envelope.requests_of(arm)).sum();
-    let rounds = order.iter().map(|(_, rep)| rep + 1).max().unwrap_or(0);
-    let mut progress = Progress::new(requests as u64, "requests", rounds, world.terminal);
-    let mut begin: Option<Body> = None;
-    let mut traces = Vec::new();
-    for (arm, rep) in order {
-        let job = arm::job(envelope, arm, rep, model.path.as_deref())?;
-        let trace = directory.join("trace").join(format!("{arm}-{rep}.jsonl"));
-        progress.start(arm, rep);
-        let count = &mut |line: &Line| {
-            if matches!(line.body, Body::Finish { .. }) {
-                progress.advance();
-            }
-        };
-        let fallback = begin.as_ref().and_then(|begin| begin_of(begin, arm, rep));
-        let lines = process::record(own_process(world), &job, &trace, fallback, count)?;
-        progress.end(arm, ending(&lines));
-        if let Some(first @ Body::Begin { .. }) = lines.first().map(|line| &line.body) {
-            begin = Some(first.clone());
-        } else {
-            let message = ending(&lines).err().unwrap_or_default();
-            let nothing = Error::Unreachable(format!("the first arm did not start: {message}"));
-            return Err(unsealed(&nothing, directory, world));
-        }
-        traces.push(Traced { arm, rep, lines });
-    }
-    progress.finish();
-    Ok(traces)
-}
-
 /// This program again, as the process of an arm.
 fn own_process(world: &World) -> Command {
     let mut command = Command::new(&world.executable);
     command.arg("arm");
     command
-}
-
-/// What a process would have said first, had it not died before: as `begin`, which another process of
-/// the same envelope and model wrote, but for this arm and repetition.
-fn begin_of(begin: &Body, name: &str, repetition: usize) -> Option<Body> {
-    let mut own = begin.clone();
-    if let Body::Begin {
-        arm, rep, settings, ..
-    } = &mut own
-    {
-        let kind = workloads::arm::named(name).ok()?;
-        kind.cache.word().clone_into(&mut settings.cache);
-        settings.batched = kind.batched;
-        settings.shared_attention = kind.shared_attention;
-        name.clone_into(arm);
-        *rep = repetition;
-    }
-    Some(own)
-}
-
-fn ending(lines: &[Line]) -> Result<u64, &str> {
-    match lines.last().map(|line| &line.body) {
-        Some(Body::End { wall_ns, .. }) => Ok(*wall_ns),
-        Some(Body::Error { message }) => Err(message),
-        _ => Err("its trace has no end"),
-    }
 }
 
 /// An error after which the directory stays unsealed, said together with where it is.

@@ -268,7 +268,7 @@ fn ratios_table(ratios: &[RatioRecord]) -> Table {
         table.row([
             ratio.arm.clone(),
             format!("{}{label}", ratio.denominator),
-            times(ratio.prefill_tokens),
+            or_dash(ratio.prefill_tokens, times),
             or_dash(ratio.wall, times),
             or_dash(interval, |(low, high)| format!("{low:.2} to {high:.2}")),
             ratio

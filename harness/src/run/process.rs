@@ -22,7 +22,13 @@ const STDERR_BYTES_MAX: u64 = 16 << 10;
 
 /// An arm says something at every step of the engine; one that is silent for so long hangs. Programs of others have
 /// the limit of their envelope.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(2 * 60 * 60);
+const SILENCE_MAX: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// How long an arm may be silent whose program may take so long: longer than that, and a minute for what is done before
+/// and after.
+pub(super) fn patience(limit_s: u64) -> Duration {
+    SILENCE_MAX.max(Duration::from_secs(limit_s.saturating_add(60)))
+}
 
 /// A trace on disk and how far it has come.
 struct Recorder {
@@ -51,7 +57,13 @@ impl Recorder {
         let last = self.lines.last().map(|line| &line.body);
         matches!(
             last,
-            Some(Body::End { .. } | Body::EndExternal { .. } | Body::Error { .. })
+            Some(
+                Body::End { .. }
+                    | Body::EndExternal { .. }
+                    | Body::EndServer(_)
+                    | Body::EndScore(_)
+                    | Body::Error { .. }
+            )
         )
     }
 
@@ -313,6 +325,13 @@ mod tests {
             "{message}"
         );
         assert_eq!(played("exit 3", None).0.len(), 1);
+    }
+
+    #[test]
+    fn a_program_is_waited_for_until_its_own_limit() {
+        let day_s = 86_400;
+        assert!(patience(day_s) > Duration::from_secs(day_s));
+        assert_eq!(patience(1), SILENCE_MAX);
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(super) fn assemble(
             arm: trace.arm,
             rep: trace.rep,
             lines: &trace.lines,
+            score: trace.score.as_deref(),
         })
         .collect();
     let mut summary = summary::summarise(envelope, &lines).map_err(refused)?;

@@ -4,7 +4,7 @@
 
 use super::check::{Refusal, within};
 use super::{Evidence, Run, RunAsked, Workload};
-use crate::arm::is_server;
+use crate::arm::{self, Runner, is_server};
 
 /// A tenth of a nat: about where int8 products and float32 ones may disagree on the better of two ids.
 const MARGIN_MILLINATS: u64 = 100;
@@ -36,6 +36,13 @@ pub(super) fn check(
     let Some(server) = run.arms.iter().find(|arm| is_server(arm)) else {
         return Ok(());
     };
+    let ours = |name: &String| arm::named(name).is_ok_and(|arm| arm.runner == Runner::Engine);
+    if !run.arms.iter().any(ours) {
+        let asked = run.arms.join(", ");
+        let wanted =
+            "an arm of ours too, for what a run states of model and settings is ours: add fused";
+        return Err(Refusal::new("run.arms", asked, wanted));
+    }
     let wanted = |what: &str| format!("no {server} in run.arms: {what} of ours only");
     if let Some(asked) = workload.quarantine {
         let field = "workload.quarantine";

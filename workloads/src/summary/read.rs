@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::ArmTrace;
-use crate::Error;
 use crate::oracle::Counts;
 use crate::record::{EffectiveRecord, Sample};
 use crate::trace::{Body, Line};
+use crate::{Error, arm};
 
 /// What one request answered.
 pub(crate) struct Answer {
@@ -18,7 +18,23 @@ pub(crate) struct Answer {
     pub(crate) token_t_ns: Vec<u64>,
 }
 
+/// When a request had its first token and its last, from its request, and how many it had after the first.
+pub(super) struct Times {
+    pub(super) first_ns: u64,
+    pub(super) last_ns: u64,
+    pub(super) further_tokens: u64,
+}
+
 impl Answer {
+    /// `None` without a token.
+    pub(super) fn times(&self) -> Option<Times> {
+        Some(Times {
+            first_ns: *self.token_t_ns.first()?,
+            last_ns: *self.token_t_ns.last()?,
+            further_tokens: self.token_t_ns.len() as u64 - 1,
+        })
+    }
+
     /// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.
     #[allow(clippy::option_option)] // the record's own null is a value here
     pub(crate) fn difference(&self, other: &Self) -> Option<Option<usize>> {
@@ -36,11 +52,35 @@ pub(super) enum Ending {
     Error(String),
 }
 
-/// What the record needs of one trace.
-pub(super) struct Reading {
+/// Where a trace stands in its run.
+pub(super) struct Place {
+    /// As files and `order` call it.
     pub(super) name: String,
     pub(super) arm: String,
     pub(super) rep: usize,
+}
+
+impl Place {
+    pub(super) fn of(trace: &ArmTrace<'_>) -> Self {
+        Self {
+            name: arm::stem(trace.arm, trace.rep),
+            arm: trace.arm.to_owned(),
+            rep: trace.rep,
+        }
+    }
+
+    /// The refusal of the trace that stands here.
+    pub(super) fn refuse(&self, problem: impl Into<String>) -> Error {
+        Error::Trace {
+            trace: self.name.clone(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// What the record needs of one trace.
+pub(super) struct Reading {
+    pub(super) place: Place,
     pub(super) model_sha256: String,
     pub(super) tokenizer_sha256: Option<String>,
     pub(super) effective: EffectiveRecord,
@@ -49,6 +89,12 @@ pub(super) struct Reading {
     /// Client-supplied positions computed, by turn.
     pub(super) computed_by_turn: BTreeMap<usize, u64>,
     pub(super) ending: Ending,
+}
+
+impl AsRef<Place> for Reading {
+    fn as_ref(&self) -> &Place {
+        &self.place
+    }
 }
 
 impl Reading {
@@ -63,23 +109,17 @@ impl Reading {
         } else {
             return Ok(());
         };
-        let problem = format!("its {other} is not that of {}", first.name);
-        Err(Error::Trace {
-            trace: self.name.clone(),
-            problem,
-        })
+        let problem = format!("its {other} is not that of {}", first.place.name);
+        Err(self.place.refuse(problem))
     }
 }
 
 /// Reads a trace that must answer `requests` requests if it ended well.
 pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Error> {
-    let name = format!("{}-{}", trace.arm, trace.rep);
-    let refuse = |problem: &str| Error::Trace {
-        trace: name.clone(),
-        problem: problem.to_owned(),
-    };
+    let place = Place::of(trace);
+    let refuse = |problem: &str| place.refuse(problem);
     let Some(Body::Begin {
-        arm,
+        arm: stated,
         rep,
         model_sha256,
         tokenizer_sha256,
@@ -89,8 +129,8 @@ pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Er
     else {
         return Err(refuse("its first line is no `begin`"));
     };
-    if arm != trace.arm || *rep != trace.rep {
-        return Err(refuse(&format!("its `begin` says {arm}-{rep}")));
+    if stated != trace.arm || *rep != trace.rep {
+        return Err(refuse(&format!("its `begin` says {stated}-{rep}")));
     }
     let ending = match trace.lines.last().map(|line| &line.body) {
         Some(Body::Error { message }) => Ending::Error(message.clone()),
@@ -108,8 +148,6 @@ pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Er
         }
     }
     Ok(Reading {
-        arm: arm.clone(),
-        rep: *rep,
         model_sha256: model_sha256.clone(),
         tokenizer_sha256: tokenizer_sha256.clone(),
         effective: EffectiveRecord {
@@ -121,7 +159,7 @@ pub(super) fn trace(trace: &ArmTrace<'_>, requests: usize) -> Result<Reading, Er
         answers,
         computed_by_turn: computed_by_turn(trace.lines),
         ending,
-        name,
+        place,
     })
 }
 
@@ -215,9 +253,9 @@ fn end(body: &Body, rep: usize) -> Option<Ending> {
         load_ns,
         warmup_ns,
         wall_ns,
-        prefill_ns,
-        decode_ns,
-        kv_bytes_peak,
+        prefill_ns: Some(prefill_ns),
+        decode_ns: Some(decode_ns),
+        kv_bytes_peak: Some(kv_bytes_peak),
         rss_bytes_peak,
     };
     Some(Ending::End { counts, sample })

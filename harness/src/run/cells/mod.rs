@@ -6,7 +6,6 @@ mod outcome;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use baselines::{CellJob, Programs};
 use workloads::cells::external::{self, Bench};
@@ -27,7 +26,7 @@ use crate::error::Error;
 use crate::models::{Located, numbers};
 use crate::table::counted;
 use crate::world::World;
-use crate::{list, machine};
+use crate::{list, machine, programs};
 
 /// One process's trace, as kept.
 struct Traced<'a> {
@@ -44,7 +43,7 @@ pub(super) fn run(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let programs = programs(arguments, world)?;
+    let programs = find_programs(arguments, world)?;
     // Before a directory is taken: what is refused leaves nothing behind.
     let model = super::find_model(&plan.envelope.model, arguments.pull, world)?;
     let numbers = numbers::numbers(&model)?;
@@ -77,24 +76,24 @@ pub(super) fn run(
 }
 
 /// Where other programs are: the command line over the environment.
-fn programs(arguments: &RunArguments, world: &World) -> Result<Programs, Error> {
-    let mut programs = Programs {
+fn find_programs(arguments: &RunArguments, world: &World) -> Result<Programs, Error> {
+    let mut found = Programs {
         llama_bench: world.llama_bench.clone(),
         llama_batched_bench: None,
     };
     for (name, path) in &arguments.programs {
-        let path = world.working_directory.join(path);
-        if !path.is_file() {
-            let usage = format!("--bin {name}: no file {}", path.display());
-            return Err(Error::Usage(usage));
-        }
-        if name == Bench::Single.name() {
-            programs.llama_bench = Some(path);
-        } else {
-            programs.llama_batched_bench = Some(path);
+        let path = programs::given(name, path, world)?;
+        match name.as_str() {
+            "llama-bench" => found.llama_bench = Some(path),
+            "llama-batched-bench" => found.llama_batched_bench = Some(path),
+            other => {
+                return Err(Error::Usage(format!(
+                    "--bin {other}: no arm of engine work is answered by it, only those of sessions are"
+                )));
+            }
         }
     }
-    Ok(programs)
+    Ok(found)
 }
 
 fn announce(envelope: &ResolvedCells, model: &Located, machine: &MachineRecord, world: &World) {
@@ -183,20 +182,15 @@ fn record(
 ) -> Result<Vec<Line>, Error> {
     let stem = cells::stem(&job.cell.name, &job.arm, job.rep);
     let trace = directory.join("trace").join(format!("{stem}.jsonl"));
-    let text = super::arm::cell_job(job)?;
+    let text = super::arm::travelling(job)?;
     process::record_within(
-        patience(job.envelope.workload.limit_s),
+        process::patience(job.envelope.workload.limit_s),
         super::own_process(world),
         &text,
         &trace,
         fallback,
         &mut |_| {},
     )
-}
-
-/// How long an arm may be silent: longer than its program may run, and a minute for what is done before and after.
-fn patience(limit_s: u64) -> Duration {
-    process::SILENCE_MAX.max(Duration::from_secs(limit_s.saturating_add(60)))
 }
 
 /// What a process would have said first, had it not died before: of ours, as another process of ours said it.
@@ -329,16 +323,4 @@ fn assemble(
         cells: Some(summary.cells),
         instrument: Some(facts.instrument),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_waited_for_until_its_own_limit() {
-        let day_s = 86_400;
-        assert!(patience(day_s) > Duration::from_secs(day_s));
-        assert_eq!(patience(1), process::SILENCE_MAX);
-    }
 }

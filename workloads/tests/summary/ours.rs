@@ -1,183 +1,11 @@
-//! Summaries of fabricated traces: figures, ratios, identity, and what cannot be summarised.
-#![allow(clippy::unwrap_used)]
+//! Summaries of our own arms: figures, ratios, identity, and what cannot be summarised.
 
 use workloads::arm::named;
-use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
-use workloads::oracle::{Shape, counts};
-use workloads::summary::{ArmTrace, Summary, summarise};
-use workloads::trace::{Body, Line, Settings, ids_sha256, sha256_hex};
+use workloads::envelope::ResolvedEnvelope;
+use workloads::oracle::counts;
+use workloads::trace::{Body, ids_sha256, sha256_hex};
 
-struct Fabricated {
-    arm: String,
-    rep: usize,
-    lines: Vec<Line>,
-}
-
-fn envelope(arms: &[&str], reps: usize) -> ResolvedEnvelope {
-    let overrides = Overrides {
-        arms: arms.iter().map(|&arm| arm.to_owned()).collect(),
-        reps: Some(reps),
-        ..Overrides::default()
-    };
-    Envelope::named("smoke")
-        .unwrap()
-        .resolve(&overrides, 2)
-        .unwrap()
-}
-
-fn begin(arm: &str, rep: usize) -> Body {
-    Body::Begin {
-        schema: "fak.trace/1".to_owned(),
-        envelope: "smoke".to_owned(),
-        envelope_sha256: "e".to_owned(),
-        cell: None,
-        arm: arm.to_owned(),
-        rep,
-        model_sha256: "m".to_owned(),
-        tokenizer_sha256: None,
-        settings: Settings {
-            cache: "none".to_owned(),
-            batched: false,
-            shared_attention: false,
-            mode: "exact".to_owned(),
-            kernels: "scalar".to_owned(),
-            threads: 2,
-            kv_dtype: "f32".to_owned(),
-            page_positions: 64,
-            chunk_tokens: 256,
-            eviction: "lru".to_owned(),
-            kv_pages: 4096,
-            greedy: true,
-        },
-    }
-}
-
-/// The lines of one request; agent 0 computes what its arm must in this turn, for all.
-fn lines_of(arm: &str, shape: Shape, agent: usize, turn: usize) -> [Body; 3] {
-    let until = |turns: usize| {
-        let turns = turns as u64;
-        let counts = counts(named(arm).unwrap(), &Shape { turns, ..shape });
-        counts.unwrap().prefill_tokens_computed as usize
-    };
-    let id = format!("a{agent}-t{turn}");
-    let request = Body::Request {
-        id: id.clone(),
-        session: format!("a{agent}"),
-        agent,
-        turn,
-        worker: 0,
-        base: None,
-        keep: 0,
-        append: vec![],
-        prompt_len: 0,
-        prompt_sha256: String::new(),
-        decode_max: 2,
-        ignore_eos: true,
-    };
-    let prefill = Body::Prefill {
-        request: id.clone(),
-        computed: if agent == 0 {
-            until(turn + 1) - until(turn)
-        } else {
-            0
-        },
-        carried: 0,
-        replayed: 0,
-        chunks: 1,
-    };
-    let finish = Body::Finish {
-        request: id,
-        ids: vec![agent as u32, turn as u32],
-        token_t_ns: vec![1, 2],
-        batch: vec![1, 1],
-        reason: "length".to_owned(),
-        logits_sha256: format!("l{agent}{turn}"),
-    };
-    [request, prefill, finish]
-}
-
-/// A trace of `smoke` that took `wall_ns`, its requests not in (agent, turn) order.
-fn fabricate(envelope: &ResolvedEnvelope, arm: &str, rep: usize, wall_ns: u64) -> Fabricated {
-    let workload = envelope.workload_of(arm);
-    let shape = workload.shape();
-    let counts = counts(named(arm).unwrap(), &shape).unwrap();
-    let mut bodies = vec![begin(arm, rep)];
-    for turn in 0..workload.turns {
-        for agent in (0..workload.agents).rev() {
-            bodies.extend(lines_of(arm, shape, agent, turn));
-        }
-    }
-    bodies.push(Body::End {
-        requests: envelope.requests_of(arm),
-        prefill_tokens_computed: counts.prefill_tokens_computed,
-        prefill_tokens_logical: counts.prefill_tokens_logical,
-        prefix_tokens_hit: counts.prefix_tokens_hit,
-        decode_tokens: counts.decode_tokens,
-        carried_tokens: counts.carried_tokens,
-        replayed_tokens: counts.replayed_tokens,
-        load_ns: 1,
-        warmup_ns: 2,
-        wall_ns,
-        prefill_ns: wall_ns / 2,
-        decode_ns: wall_ns / 4,
-        kv_bytes_peak: 1000 + rep as u64,
-        rss_bytes_peak: (rep == 1).then_some(77),
-    });
-    let line = |(seq, body)| Line {
-        seq: seq as u64,
-        prev: String::new(),
-        t_ns: 0,
-        body,
-    };
-    let lines = bodies.into_iter().enumerate().map(line).collect();
-    Fabricated {
-        arm: arm.to_owned(),
-        rep,
-        lines,
-    }
-}
-
-/// `instance-shared` and `fused` five times each, the second twice as fast.
-fn pair() -> (ResolvedEnvelope, Vec<Fabricated>) {
-    let envelope = envelope(&["instance-shared", "fused"], 5);
-    let traces = (0..5)
-        .flat_map(|rep| [("instance-shared", rep, 2000), ("fused", rep, 1000)])
-        .map(|(arm, rep, wall_ns)| fabricate(&envelope, arm, rep, wall_ns + rep as u64))
-        .collect();
-    (envelope, traces)
-}
-
-fn summary(
-    envelope: &ResolvedEnvelope,
-    traces: &[Fabricated],
-) -> Result<Summary, workloads::Error> {
-    let traces: Vec<ArmTrace<'_>> = traces
-        .iter()
-        .map(|trace| ArmTrace {
-            arm: &trace.arm,
-            rep: trace.rep,
-            lines: &trace.lines,
-        })
-        .collect();
-    summarise(envelope, &traces)
-}
-
-/// The `finish` of the given request.
-fn finish_of<'a>(trace: &'a mut Fabricated, id: &str) -> (&'a mut Vec<u32>, &'a mut String) {
-    trace
-        .lines
-        .iter_mut()
-        .find_map(|line| match &mut line.body {
-            Body::Finish {
-                request,
-                ids,
-                logits_sha256,
-                ..
-            } if request == id => Some((ids, logits_sha256)),
-            _ => None,
-        })
-        .unwrap()
-}
+use crate::fabricated::{Fabricated, envelope, fabricate, finish_of, pair, summary};
 
 #[test]
 fn a_whole_ladder_gets_its_figures_ratios_and_verdict() {
@@ -217,7 +45,7 @@ fn a_whole_ladder_gets_its_figures_ratios_and_verdict() {
     assert_eq!(rungs, ladder);
     let last = &summary.ratios[5];
     assert_eq!(last.label.as_deref(), Some("floor"));
-    assert_eq!(last.prefill_tokens.to_string(), "7.5"); // 3 * (4 * 100 + 6 * 20) over 100 + 3 * 3 * 12
+    assert_eq!(last.prefill_tokens, Some(7.5)); // 3 * (4 * 100 + 6 * 20) over 100 + 3 * 3 * 12
     assert_eq!(last.wall, Some(7.986_028)); // 8002 / 1002
     assert_eq!(last.prefill, Some(7.986_028)); // 4001 / 501
     assert_eq!(last.verdict.as_deref(), Some("FASTER"));
@@ -273,7 +101,10 @@ fn arms_of_unequal_turns_compare_in_the_tokens_of_the_turns_both_play_and_not_in
                 continue;
             }
             let expected = closed("naive") / closed(&ratio.arm);
-            assert!((ratio.prefill_tokens - expected).abs() < 1e-6, "{ratio:?}");
+            assert!(
+                (ratio.prefill_tokens.unwrap() - expected).abs() < 1e-6,
+                "{ratio:?}"
+            );
             let times = (ratio.wall, ratio.wall_low, ratio.wall_high, ratio.prefill);
             assert_eq!((times, &ratio.verdict), ((None, None, None, None), &None));
             let reason = format!("unequal turns: {} 4, naive {turns}", ratio.arm);
@@ -347,7 +178,7 @@ fn a_difference_in_ids_or_only_in_logits_withholds_every_ratio() {
                 .contains("fused-2, agent 1, turn 2")
         );
         assert_eq!((ratio.verdict.as_ref(), summary.verdict), (None, None));
-        assert_eq!(ratio.prefill_tokens.to_string(), "1");
+        assert_eq!(ratio.prefill_tokens, Some(1.0));
     }
 }
 
