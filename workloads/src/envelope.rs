@@ -15,63 +15,18 @@ use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
 pub(crate) mod check;
+mod embedded;
 pub(crate) mod kv;
 pub(crate) mod servers;
 mod turns;
 
 use check::Refusal;
+use embedded::embedded_text;
+pub use embedded::{embedded, template};
 pub use kv::{Eviction, KvDtype, Order, Quarantine};
 
 /// Schema tag of both forms.
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
-
-/// Envelopes that come with the program: name and text.
-const EMBEDDED: [(&str, &str); 14] = [
-    ("smoke", include_str!("../envelopes/smoke.toml")),
-    (
-        "session-small",
-        include_str!("../envelopes/session-small.toml"),
-    ),
-    (
-        "session-50x5",
-        include_str!("../envelopes/session-50x5.toml"),
-    ),
-    (
-        "engine-prefill",
-        include_str!("../envelopes/engine-prefill.toml"),
-    ),
-    (
-        "engine-decode",
-        include_str!("../envelopes/engine-decode.toml"),
-    ),
-    (
-        "engine-fleet",
-        include_str!("../envelopes/engine-fleet.toml"),
-    ),
-    ("engine-q4_0", include_str!("../envelopes/engine-q4_0.toml")),
-    ("engine-q4_1", include_str!("../envelopes/engine-q4_1.toml")),
-    ("instrument", include_str!("../envelopes/instrument.toml")),
-    (
-        "quarantine-mid-run",
-        include_str!("../envelopes/quarantine-mid-run.toml"),
-    ),
-    (
-        "working-set-over-capacity",
-        include_str!("../envelopes/working-set-over-capacity.toml"),
-    ),
-    (
-        "working-set-within-capacity",
-        include_str!("../envelopes/working-set-within-capacity.toml"),
-    ),
-    (
-        "interleaved-order",
-        include_str!("../envelopes/interleaved-order.toml"),
-    ),
-    (
-        "sequential-order",
-        include_str!("../envelopes/sequential-order.toml"),
-    ),
-];
 
 /// What an envelope may ask: the `[workload]` table of its kind.
 pub trait Kind: Clone + Serialize + DeserializeOwned {
@@ -451,26 +406,4 @@ impl Kind for Workload {
         check::session(self, run)?;
         servers::check(self, run, evidence)
     }
-}
-
-fn embedded_text(name: &str) -> Result<&'static str, Error> {
-    let found = EMBEDDED.iter().find(|(known, _)| *known == name);
-    let (_, text) = found.ok_or_else(|| Error::UnknownEnvelope {
-        name: name.to_owned(),
-        known: EMBEDDED.map(|(known, _)| known).join(", "),
-    })?;
-    Ok(text)
-}
-
-/// The envelopes that come with the program: name and text.
-pub fn embedded() -> &'static [(&'static str, &'static str)] {
-    &EMBEDDED
-}
-
-/// The text of a new envelope of this name: `smoke`, whose comments explain every field.
-pub fn template(name: &str) -> Result<String, Error> {
-    let text = EMBEDDED[0]
-        .1
-        .replacen("name = \"smoke\"", &format!("name = {name:?}"), 1);
-    Envelope::parse(&text, name).map(|_| text)
 }
