@@ -85,6 +85,14 @@ if [ "$tier" = full ]; then
   python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
   PYTHONPATH=target/python python3 engine/tests/llama_cpp.py "$harness" \
     "$FAK_CACHE/models/smollm2-135m-q8_0/model.gguf"
+  say "exact mode and llama.cpp continue the golden prompts alike, on one F16 file"
+  if [ -d ../shared/golden/real ]; then
+    "$harness" model quantize smollm2-135m --to f16
+    PYTHONPATH=target/python python3 engine/tests/llama_cpp_exact.py "$harness" \
+      "$FAK_CACHE/models/smollm2-135m-f16/model.gguf" ../shared/golden/real short chat long700
+  else
+    echo "golden prompts against llama.cpp: ../shared/golden is absent" >> "$FAK_SKIPS"
+  fi
 fi
 
 say "done: $tier"

@@ -20,6 +20,7 @@ PROMPTS = {
     "capital": [504, 3575, 282, 4649, 314],  # "The capital of France is"
 }
 TOKENS = 48
+CONTEXT = 512
 # The margin below which byte-rounded inputs were seen to flip a choice (README of the golden vectors).
 NEAR_TIE = 0.5
 
@@ -27,7 +28,7 @@ NEAR_TIE = 0.5
 def theirs(path: str, prompts: dict) -> dict:
     params = xllamacpp.CommonParams()
     params.model.path = path
-    params.n_ctx = 512
+    params.n_ctx = CONTEXT
     params.cpuparams.n_threads = 2
     params.warmup = False
     server = xllamacpp.Server(params)
@@ -38,7 +39,7 @@ def theirs(path: str, prompts: dict) -> dict:
         request = urllib.request.Request(
             server.listening_address + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=120) as reply:
+        with urllib.request.urlopen(request, timeout=600) as reply:
             answers[name] = json.load(reply)["tokens"]
     return answers
 
