@@ -11,6 +11,7 @@ pub mod compare;
 pub mod describe;
 pub mod error;
 pub mod explain;
+pub mod fairness;
 pub mod files;
 pub mod gate;
 pub mod invariance;
