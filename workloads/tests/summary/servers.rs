@@ -73,6 +73,7 @@ fn answered(envelope: &ResolvedEnvelope, arm: &str, rep: usize, wall_ns: u64) ->
             threads: Some(2),
             ..ServerSettings::default()
         },
+        barred: vec![],
         load_ns: 3,
     }));
     bodies.push(Body::Primed(Primed {
