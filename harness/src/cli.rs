@@ -2,6 +2,7 @@
 //!
 //! Not here: what a subcommand does. Only subcommands that work are listed.
 
+mod baseline;
 mod judging;
 
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use baseline::program;
+pub use baseline::{BaselineAction, DoctorArguments};
 pub use judging::{AuditArguments, CompareArguments, ExplainArguments, GateArguments, KvArguments};
 
 const EXAMPLES: &str = "\
@@ -136,6 +139,12 @@ Exit codes: 0 every path gave the same bits, 1 one did not")]
         #[command(subcommand)]
         action: ModelAction,
     },
+    /// Other engines: what is here, how it is used, what is missing and what to type
+    Baseline {
+        /// What to do with other engines.
+        #[command(subcommand)]
+        action: BaselineAction,
+    },
     /// One repetition of one arm: job on stdin, trace on stdout
     #[command(hide = true)]
     Arm,
@@ -194,8 +203,8 @@ pub struct RunArguments {
     pub mode: Option<String>,
     /// Another program to measure: llama-server, llama-bench or llama-batched-bench; may be repeated
     ///
-    /// FAK_LLAMA_SERVER names llama-server too, else it is looked for on the search path. FAK_LLAMA_BENCH names
-    /// llama-bench too, and the other is looked for beside it.
+    /// Left out, llama-server is what FAK_LLAMA_SERVER names, or on the search path, or in the Python package xllamacpp.
+    /// FAK_LLAMA_BENCH names llama-bench too, and the other is looked for beside it.
     #[arg(long = "bin", value_name = "PROGRAM=PATH", value_parser = program)]
     pub programs: Vec<(String, PathBuf)>,
     /// Where the evidence goes; must not exist or be empty
@@ -460,21 +469,6 @@ pub struct SamplingArguments {
 fn arm_names() -> Vec<&'static str> {
     let (sessions, cells) = (workloads::arm::every_name(), workloads::cells::arm::names());
     sessions.into_iter().chain(cells).collect()
-}
-
-/// Programs of others that an arm may be.
-const KNOWN_PROGRAMS: [&str; 3] = ["llama-server", "llama-bench", "llama-batched-bench"];
-
-fn program(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if KNOWN_PROGRAMS.contains(&name) && !path.is_empty() => {
-            Ok((name.to_owned(), PathBuf::from(path)))
-        }
-        _ => Err(format!(
-            "give one of {} as NAME=PATH",
-            KNOWN_PROGRAMS.join(", ")
-        )),
-    }
 }
 
 fn logit_bias(text: &str) -> Result<(u32, f32), String> {

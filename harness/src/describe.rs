@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
-use workloads::arm::ARMS;
+use workloads::arm::{ARMS, SERVERS};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::oracle::{self, Counts, Shape};
 
@@ -96,7 +96,18 @@ fn write_text(shape: &Shape, counts: &[Counts], out: &mut dyn Write) -> Result<(
     writeln!(
         out,
         "prefill computed: prompt tokens whose keys and values are computed anew; reused: found in a cache.\n\
-         vs naive: how many times fewer than the floor nobody ships; the arm to beat is instance-shared."
+         vs naive: how many times fewer than the floor nobody ships; the arm to beat is instance-shared.\n\
+         Other engines count for themselves. Each is asked as one of these: {}.",
+        beside().join(", ")
     )?;
     Ok(())
+}
+
+/// Other engines' arms, each with ours that keeps and batches as it does.
+fn beside() -> Vec<String> {
+    let pairs = SERVERS.iter().filter_map(|arm| {
+        let ours = arm.of_ours_alike()?.name;
+        Some(format!("{} as {ours}", arm.name))
+    });
+    pairs.collect()
 }

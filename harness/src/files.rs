@@ -88,6 +88,7 @@ pub fn take_numbered_directory(parent: &Path, stem: &str) -> Result<PathBuf, Err
 }
 
 /// A directory for files nobody keeps, gone when its owner is.
+#[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {

@@ -4,6 +4,7 @@
 //! (`workloads::summary`), or verifying evidence (`audit`).
 
 pub mod anchor;
+pub mod baseline;
 pub mod build_facts;
 pub mod calendar;
 pub mod cli;
@@ -11,6 +12,7 @@ pub mod compare;
 pub mod describe;
 pub mod error;
 pub mod explain;
+pub mod fairness;
 pub mod files;
 pub mod gate;
 pub mod invariance;
@@ -32,7 +34,7 @@ pub mod world;
 
 use std::io::{Read, Write};
 
-use cli::{AuditArguments, Command, ModelAction, Subject, Tested};
+use cli::{AuditArguments, BaselineAction, Command, ModelAction, Subject, Tested};
 use error::Error;
 use world::World;
 
@@ -70,6 +72,10 @@ pub fn execute(
             subject: Tested::Statistics { trials, json },
         } => selftest::statistics(*trials, *json, world, out),
         Command::Model { action } => model(action, world, out),
+        Command::Baseline { action } => match action {
+            BaselineAction::List(format) => baseline::list(format.json, world, out),
+            BaselineAction::Doctor(arguments) => baseline::doctor(arguments, world, out),
+        },
         Command::Arm => run::arm::arm(input, clock, out),
     }
 }

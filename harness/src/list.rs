@@ -51,6 +51,17 @@ pub fn cell_words(workload: &CellWorkload) -> String {
     format!("{}: {}", counted(names.len(), "cell"), names.join(", "))
 }
 
+/// How many arms, and by name those that another program answers.
+fn arm_words(arms: &[String]) -> String {
+    let others = arms.iter().filter(|arm| arm.contains(':'));
+    let others: Vec<&str> = others.map(String::as_str).collect();
+    let all = counted(arms.len(), "arm");
+    if others.is_empty() {
+        return all;
+    }
+    format!("{all} ({})", others.join(", "))
+}
+
 /// Prints every embedded envelope.
 pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     let class = machine::facts(world.cores).class;
@@ -89,7 +100,7 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
                 "{name}\n  {}\n  {}; {}, {}\n  model {} ({here}); {takes}\n",
                 resolved.question,
                 resolved.words,
-                counted(resolved.arms.len(), "arm"),
+                arm_words(&resolved.arms),
                 counted(resolved.reps, "repetition"),
                 resolved.model,
             )?;

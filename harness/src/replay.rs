@@ -20,6 +20,7 @@ use workloads::trace::{Body, ids_sha256, sha256_hex};
 
 use crate::cli::AuditArguments;
 use crate::error::Error;
+use crate::fairness::servers;
 use crate::gate::{around, first_difference};
 use crate::models;
 use crate::sealed::{SealedRun, Trace};
@@ -413,6 +414,14 @@ fn show(
             out,
             "NOT REPRODUCED: {differing} of {} differ from what the model says",
             counted(*answers, "answer")
+        )?;
+    }
+    let others: Vec<&str> = servers(&run.record).map(|(name, _)| name).collect();
+    if !others.is_empty() {
+        writeln!(
+            out,
+            "not replayed, since another engine answered: {}",
+            others.join(", ")
         )?;
     }
     for it in &outcome.differences {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use workloads::arm::is_server;
 use workloads::envelope::ResolvedEnvelope;
 use workloads::record::{Divergence, RunRecord};
 use workloads::trace::{Base, Body, Line};
@@ -29,6 +30,8 @@ pub struct SealedRun {
     pub record: RunRecord,
     /// Every trace of our own arms, in the order of their names; what other programs said is not among them.
     pub traces: Vec<Trace>,
+    /// Traces of sessions that other engines answered, in the order of their names.
+    pub servers: Vec<Trace>,
     /// What the audit found.
     pub audit: audit::Report,
 }
@@ -155,20 +158,23 @@ impl SealedRun {
         }
         let record: RunRecord = read_json(&directory.join("run.json"))?;
         let asked: Value = read_json(&directory.join("envelope.json"))?;
-        let mut traces = Vec::new();
+        let (mut traces, mut servers) = (Vec::new(), Vec::new());
         for name in files::files_below(&directory)? {
-            let own = name.starts_with("trace/");
-            traces.extend(if own {
-                read_trace(&directory, name)?
-            } else {
-                None
-            });
+            if !name.starts_with("trace/") {
+                continue;
+            }
+            match read_trace(&directory, name)? {
+                Some(trace) if is_server(&trace.arm) => servers.push(trace),
+                Some(trace) => traces.push(trace),
+                None => {}
+            }
         }
         Ok(Self {
             directory,
             asked,
             record,
             traces,
+            servers,
             audit,
         })
     }
@@ -240,7 +246,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
         .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))
 }
 
-/// A trace of ours; `None` if another program's.
+/// A trace of a session's arm or of our engine's work; `None` if another program's, or a score.
 fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
     let text = files::read_text(&directory.join(&path))?;
     let lines: Vec<Line> = (1..)
@@ -250,14 +256,16 @@ fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
                 .map_err(|error| Error::Broken(format!("{path}:{number}: {error}")))
         })
         .collect::<Result<_, _>>()?;
-    let Some(Body::Begin { cell, arm, rep, .. }) = lines.first().map(|line| &line.body) else {
-        return Ok(None);
+    let (cell, arm, rep) = match lines.first().map(|line| &line.body) {
+        Some(Body::Begin { cell, arm, rep, .. }) => (cell.clone(), arm.clone(), *rep),
+        Some(Body::BeginServer(begin)) => (None, begin.arm.clone(), begin.rep),
+        _ => return Ok(None),
     };
     Ok(Some(Trace {
-        cell: cell.clone(),
-        arm: arm.clone(),
-        rep: *rep,
         path,
+        cell,
+        arm,
+        rep,
         lines,
     }))
 }

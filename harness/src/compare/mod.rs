@@ -12,10 +12,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use workloads::arm::MOCK;
+use workloads::arm::{MOCK, is_server};
 
 use crate::cli::CompareArguments;
 use crate::error::Error;
+use crate::fairness::servers;
 use crate::gate::{fields, flatten};
 use crate::sealed::{SealedRun, departure};
 use crate::table::{Table, counted};
@@ -53,6 +54,8 @@ struct Comparison<'a> {
     rows_that_differ: usize,
     /// Where the arms of one run answered differently, which no agreement between two runs makes good.
     disagreements: Vec<String>,
+    /// Arms of both runs that another engine answered: only their times are compared.
+    answered_by_others: Vec<String>,
     /// Arms that only one of the runs asked.
     arms_of_one_run: Vec<String>,
     /// Builds may differ: that is what two runs are compared for.
@@ -84,6 +87,7 @@ pub fn compare(
     let second = SealedRun::open(&arguments.second, world)?;
     first.refuse_failed()?;
     second.refuse_failed()?;
+    let both: BTreeSet<&str> = &arms_of(&first) & &arms_of(&second);
     let unlike = unlike(&first, &second);
     let likes = unlike.is_empty();
     let rows = if likes {
@@ -96,8 +100,13 @@ pub fn compare(
         second: &arguments.second,
         rows_that_differ: rows.iter().filter(|row| !row.equal).count(),
         disagreements: disagreements(&first, &second),
+        answered_by_others: both
+            .iter()
+            .filter(|arm| is_server(arm))
+            .map(|arm| (*arm).to_owned())
+            .collect(),
         arms_of_one_run: rows::arms_of_one_run(&first, &second),
-        build: keys(&json!(first.record.build), &json!(second.record.build)),
+        build: keys(&builds(&both, &first), &builds(&both, &second)),
         times: likes.then(|| times::compare(&first, &second)),
         unlike,
         rows,
@@ -140,11 +149,44 @@ fn asked_of(both: &BTreeSet<&str>, run: &SealedRun) -> Value {
         for field in ["arms", "reps", "arm_reps", "threads", "kernels"] {
             run.remove(field);
         }
+        if !both.iter().any(|arm| is_server(arm)) {
+            run.remove("margin_millinats");
+            run.remove("request_limit_s");
+        }
         if let Some(turns) = run.get_mut("arm_turns").and_then(Value::as_object_mut) {
             turns.retain(|arm, _| both.contains(arm.as_str()));
         }
     }
     asked
+}
+
+/// What the servers of both runs say they are set to.
+fn server_settings(both: &BTreeSet<&str>, run: &SealedRun) -> Value {
+    let asked = servers(&run.record).filter(|(name, _)| both.contains(name));
+    let settings = asked.map(|(name, arm)| {
+        let settings = arm.server.as_ref().map(|it| &it.settings);
+        (
+            name.to_owned(),
+            json!({ "server": { "settings": settings } }),
+        )
+    });
+    json!({ "arms": settings.collect::<serde_json::Map<_, _>>() })
+}
+
+/// Our build, and the programs that answered arms of both runs.
+fn builds(both: &BTreeSet<&str>, run: &SealedRun) -> Value {
+    let asked = servers(&run.record).filter(|(name, _)| both.contains(name));
+    let programs = asked.filter_map(|(name, arm)| {
+        let program = &arm.server.as_ref()?.program;
+        let build = json!({ "sha256": program.sha256, "libraries_sha256": program.libraries_sha256,
+                            "version": program.version });
+        Some((name.to_owned(), build))
+    });
+    let mut builds = json!(run.record.build);
+    for (name, program) in programs {
+        builds[name] = program;
+    }
+    builds
 }
 
 fn arms_of(run: &SealedRun) -> BTreeSet<&str> {
@@ -167,6 +209,10 @@ fn unlike(first: &SealedRun, second: &SealedRun) -> Vec<Key> {
         })
     };
     let mut found = keys(&question(first), &question(second));
+    found.extend(keys(
+        &server_settings(&both, first),
+        &server_settings(&both, second),
+    ));
     let machines = times::unequal_machines(&first.record, &second.record);
     if machines.is_empty() {
         // On one machine unlike settings are a mistake; across machines they follow from the machine.
@@ -214,6 +260,13 @@ fn write_text(comparison: &Comparison<'_>, out: &mut dyn Write) -> Result<(), Er
         return Ok(());
     }
     write_rows(comparison, out)?;
+    if !comparison.answered_by_others.is_empty() {
+        let arms = comparison.answered_by_others.join("; ");
+        writeln!(
+            out,
+            "Answered by another engine, and compared in time only: {arms}\n"
+        )?;
+    }
     if !comparison.arms_of_one_run.is_empty() {
         let arms = comparison.arms_of_one_run.join("; ");
         writeln!(out, "Asked in one run only, and not compared: {arms}\n")?;

@@ -15,6 +15,7 @@ use workloads::record::{ArmRecord, RatioRecord};
 
 use crate::cli::ExplainArguments;
 use crate::error::Error;
+use crate::fairness::Receipts;
 use crate::sealed::SealedRun;
 use crate::world::World;
 use misses::Group;
@@ -50,7 +51,14 @@ pub fn explain(
         return Ok(0);
     }
     match run.session() {
-        Some(envelope) => words::session(&run, &envelope, &told, out)?,
+        Some(envelope) => {
+            let traces = run
+                .servers
+                .iter()
+                .map(|it| (it.arm.as_str(), &it.lines[..]));
+            let receipts = Receipts::new(envelope.run.margin_millinats(), traces);
+            words::session(&run, &envelope, &told, &receipts, out)?;
+        }
         None => words::cells(&run, out)?,
     }
     Ok(0)

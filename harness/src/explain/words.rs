@@ -10,6 +10,7 @@ use super::misses::{Group, Why};
 use super::slowest::Slow;
 use super::{Told, judged};
 use crate::error::Error;
+use crate::fairness::{Receipts, asymmetries, servers};
 use crate::sealed::SealedRun;
 use crate::table::{Table, counted, duration, grouped, or_dash};
 
@@ -21,6 +22,7 @@ pub(super) fn session(
     run: &SealedRun,
     envelope: &ResolvedEnvelope,
     told: &[Told<'_>],
+    receipts: &Receipts,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     heading(run, out)?;
@@ -29,6 +31,7 @@ pub(super) fn session(
     times(told, out)?;
     missed(told, out)?;
     slow(told, out)?;
+    others(&run.record, receipts, out)?;
     saved(&run.record.ratios, told, out)?;
     closing(run, out)
 }
@@ -155,7 +158,9 @@ fn missed(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
         "Why requests missed\n  The cache holds blocks of {PAGE_POSITIONS} positions; positions and blocks are counted \
          from 0. A prompt is found from\n  its start up to the first token that differs from all that is kept."
     )?;
-    for Told { arm, misses, .. } in told {
+    // Of another engine it is known how much it found, and not why.
+    let ours = told.iter().filter(|told| !arm::is_server(told.arm));
+    for Told { arm, misses, .. } in ours {
         writeln!(out, "  {arm}")?;
         for group in misses {
             writeln!(out, "    {}", sentence(group))?;
@@ -286,6 +291,25 @@ fn because(slow: &Slow) -> String {
             counted(slow.batch_max, "request")
         )
     }
+}
+
+/// How other engines were set, and how near their answers are.
+fn others(record: &RunRecord, receipts: &Receipts, out: &mut dyn Write) -> Result<(), Error> {
+    let lines = receipts.lines(record);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "The other engines, whose counts above are their own")?;
+    for line in lines {
+        writeln!(out, "  {line}")?;
+    }
+    for (name, arm) in servers(record) {
+        for words in asymmetries(arm, &record.effective) {
+            writeln!(out, "  {name} is unlike ours: {words}")?;
+        }
+    }
+    writeln!(out)?;
+    Ok(())
 }
 
 fn saved(ratios: &[RatioRecord], told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {

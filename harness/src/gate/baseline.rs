@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use workloads::arm::is_server;
 use workloads::envelope::{self, Eviction, KvDtype, ResolvedEnvelope, Workload};
 use workloads::statistics::round6;
 use workloads::trace::Body;
@@ -211,7 +212,8 @@ impl Question {
 
     /// What `envelope` asks of a model.
     pub(super) fn asked(envelope: ResolvedEnvelope, model: &str, model_sha256: &str) -> Self {
-        let run = envelope.run;
+        let mut run = envelope.run;
+        run.arm_turns.retain(|arm, _| !is_server(arm)); // who is no part of a gate
         Self {
             model: model.to_owned(),
             model_sha256: model_sha256.to_owned(),

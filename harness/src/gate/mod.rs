@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use workloads::arm::MOCK;
+use workloads::arm::{MOCK, is_server};
 use workloads::envelope::ResolvedEnvelope;
 
 use crate::cli::{GateArguments, RunArguments};
@@ -142,8 +142,7 @@ fn check(typed: &str, arguments: &GateArguments, world: &World) -> Result<Checke
         Some(directory) => Some(SealedRun::open(directory, world)?),
         None => None,
     };
-    let asked = run_arguments(typed, arguments);
-    let planned = planned(&asked, world)?;
+    let (asked, planned) = of_ours(typed, arguments, world)?;
     let path = Baseline::path(&planned.name, world);
     let (expected, named) = match &against {
         Some(run) => (Some(Baseline::of(run)?), run.directory.clone()),
@@ -231,6 +230,29 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
         wait_quiet: 0,
         json: false,
     }
+}
+
+/// The run of the arms that are ours, and its envelope: what another engine counts and answers is not this program's.
+fn of_ours(
+    typed: &str,
+    arguments: &GateArguments,
+    world: &World,
+) -> Result<(RunArguments, ResolvedEnvelope), Error> {
+    let mut asked = run_arguments(typed, arguments);
+    let envelope = planned(&asked, world)?;
+    let (servers, ours): (Vec<String>, Vec<String>) =
+        (envelope.run.arms.iter().cloned()).partition(|arm| is_server(arm));
+    if servers.is_empty() {
+        return Ok((asked, envelope));
+    }
+    world.say(&format!(
+        "{}: no part of a gate and not run, since another engine answers: {}",
+        envelope.name,
+        servers.join(", ")
+    ));
+    asked.arms = ours;
+    let envelope = planned(&asked, world)?;
+    Ok((asked, envelope))
 }
 
 /// The envelope before it runs, its model as it names it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use baselines::{ArmJob, CellJob, ScoreJob};
+use baselines::{ArmJob, CellJob, Host, ScoreJob};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -46,10 +46,14 @@ pub fn arm(
     let job: Job = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
     let abandoned = at_the_end_of(input);
     let abandoned = || abandoned.load(Ordering::Relaxed);
-    let peak_rss = &machine::resident_bytes_peak;
+    let host = Host {
+        clock,
+        peak_rss: &machine::resident_bytes_peak,
+        abandoned: &abandoned,
+    };
     let done = match job {
-        Job::Session(job) => baselines::run_arm(&job, clock, peak_rss, out),
-        Job::Cell(job) => baselines::run_cell(&job, clock, peak_rss, &abandoned, out),
+        Job::Session(job) => baselines::run_arm(&job, &host, out),
+        Job::Cell(job) => baselines::run_cell(&job, clock, host.peak_rss, &abandoned, out),
         Job::Score(job) => baselines::run_score(&job, clock, out),
     };
     done.map(|()| 0)

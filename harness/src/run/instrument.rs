@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, PipeWriter};
 use std::thread;
 use std::time::Instant;
 
-use baselines::{ArmJob, Servers};
+use baselines::{ArmJob, Host, Servers};
 use workloads::arm::MOCK;
 use workloads::envelope::{Envelope, Overrides, ResolvedEnvelope};
 use workloads::instrument::Instrument;
@@ -29,7 +29,12 @@ pub(super) fn measure() -> Result<Instrument, Error> {
     let clock = move || start.elapsed().as_nanos() as u64;
     let (recorded, _) = through_a_pipe(|out| {
         let job = job().map_err(|error| error.to_string())?;
-        baselines::run_arm(&job, &clock, &|| None, out).map_err(|error| error.to_string())
+        let host = Host {
+            clock: &clock,
+            peak_rss: &|| None,
+            abandoned: &|| false,
+        };
+        baselines::run_arm(&job, &host, out).map_err(|error| error.to_string())
     })?;
     let lags_ns = recorded.iter().filter_map(|line| match line.body {
         Body::Step { wall_ns, .. } => Some(wall_ns.saturating_sub(STEP_NS)),

@@ -31,6 +31,7 @@ use workloads::trace::Line;
 
 use crate::cli::RunArguments;
 use crate::error::Error;
+use crate::fairness::Receipts;
 use crate::models::{self, Located};
 use crate::sealed::SealedRun;
 use crate::table::{counted, rough_duration};
@@ -56,6 +57,15 @@ struct Begun {
     directory: PathBuf,
 }
 
+/// A session that was run, recorded and sealed.
+struct Sealed {
+    record: RunRecord,
+    directory: PathBuf,
+    audit: audit::Report,
+    /// What must be told of other engines.
+    receipts: Receipts,
+}
+
 /// Runs an envelope and returns the exit code its outcome has.
 pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     match plan::plan(arguments, world)? {
@@ -70,11 +80,12 @@ fn session(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let (record, directory, audit) = seal_session(plan, arguments, world)?;
+    let sealed = seal_session(plan, arguments, world)?;
     let outcome = outcome::Outcome {
-        record: &record,
-        directory: &directory,
-        audit: &audit,
+        record: &sealed.record,
+        directory: &sealed.directory,
+        audit: &sealed.audit,
+        receipts: &sealed.receipts,
     };
     if arguments.json {
         outcome.write_json(out)?;
@@ -92,8 +103,8 @@ pub fn sealed_session(arguments: &RunArguments, world: &World) -> Result<SealedR
             arguments.envelope
         )));
     };
-    let (_, directory, audit) = seal_session(plan, arguments, world)?;
-    SealedRun::audited(directory, audit)
+    let sealed = seal_session(plan, arguments, world)?;
+    SealedRun::audited(sealed.directory, sealed.audit)
 }
 
 /// Runs every arm, records, seals and audits.
@@ -101,7 +112,7 @@ fn seal_session(
     mut plan: Plan<Workload>,
     arguments: &RunArguments,
     world: &World,
-) -> Result<(RunRecord, PathBuf, audit::Report), Error> {
+) -> Result<Sealed, Error> {
     // Before a directory is taken: what is refused leaves nothing behind.
     let servers = Servers::find(&plan.envelope, arguments, world)?;
     let Begun {
@@ -123,7 +134,14 @@ fn seal_session(
     let record = record::assemble(&plan.envelope, facts, &traces)
         .map_err(|error| unsealed(&error, &directory, world))?;
     let audit = seal_record(&record, &directory)?;
-    Ok((record, directory, audit))
+    let traced = traces.iter().map(|it| (it.arm, it.lines.as_slice()));
+    let receipts = Receipts::new(plan.envelope.run.margin_millinats(), traced);
+    Ok(Sealed {
+        record,
+        directory,
+        audit,
+        receipts,
+    })
 }
 
 /// Says what will run.

@@ -7,16 +7,19 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use workloads::arm::is_server;
 use workloads::record::{
     ArmRecord, CellRecord, EffectiveRecord, IdentityRecord, Instrument, ModelRecord, RatioRecord,
     RunRecord,
 };
 
 use crate::error::Error;
+use crate::fairness::{Receipts, servers};
 use crate::sealed::departure;
 use crate::table::{Table, counted, duration, grouped, or_dash, size};
 use crate::world::World;
 
+mod servers;
 mod spread;
 
 pub(super) use spread::remarks;
@@ -26,6 +29,7 @@ pub(super) struct Outcome<'a> {
     pub(super) record: &'a RunRecord,
     pub(super) directory: &'a Path,
     pub(super) audit: &'a audit::Report,
+    pub(super) receipts: &'a Receipts,
 }
 
 /// `run --json`: a stable part of the run record, and where it is.
@@ -114,8 +118,10 @@ impl Outcome<'_> {
                 "Every arm decodes the same tokens."
             }
         )?;
+        self.write_servers(out)?;
         if !record.ratios.is_empty() {
             writeln!(out, "{}", ratios_table(&record.ratios).render())?;
+            servers::write_asymmetries(record, out)?;
             writeln!(
                 out,
                 "how many times less the first arm needs than the second, and the 95 % interval of the \
@@ -161,6 +167,9 @@ impl Outcome<'_> {
                 "same answers: nothing to compare, only scripted ones were given".to_owned()
             }
             (None, []) => "same answers: unknown, no arm completed".to_owned(),
+            (None, [arm]) if servers(self.record).next().is_some() => {
+                format!("same answers: nothing to compare bit by bit, only {arm} is ours")
+            }
             (None, [arm]) => format!("same answers: nothing to compare, only {arm} ran"),
             (None, _) => format!(
                 "same answers: yes, {}, ids and logits bit-equal in {} and all repetitions{}",
@@ -223,6 +232,7 @@ fn arms_table(record: &RunRecord) -> Table {
     let mut table = Table::new(&header);
     // In ladder order rather than the map's: each arm adds one mechanism to the one before.
     let known = workloads::arm::every_name().into_iter();
+    let known = known.filter(|name| !is_server(name));
     for (name, arm) in known.filter_map(|name| Some((name, record.arms.get(name)?))) {
         let mut cells = arm_cells(name, arm).to_vec();
         cells.extend(warm.map(|(warm, requests)| {

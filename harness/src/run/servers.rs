@@ -2,7 +2,7 @@
 //!
 //! Not here: starting and asking it (`baselines`), playing arms in order (`stage`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use workloads::arm::is_server;
 use workloads::envelope::ResolvedEnvelope;
@@ -15,14 +15,14 @@ use crate::cli::RunArguments;
 use crate::error::Error;
 use crate::files;
 use crate::models::Located;
-use crate::programs::{self, LLAMA_SERVER};
+use crate::programs::{self, Found, LLAMA_SERVER};
 use crate::world::World;
 
 /// The other engines of a run.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     /// None where no arm needs it.
-    pub(super) llama_server: Option<PathBuf>,
+    llama_server: Option<Found>,
     /// Digest of the file that is handed to it.
     model_sha256: String,
 }
@@ -42,12 +42,8 @@ impl Servers {
         let model = find_model(&envelope.model, arguments.pull, world)?;
         let file = file_for(arm, &model, world)?;
         let llama_server = match given {
-            Some(path) => path,
-            None => {
-                programs::llama_server(world)?
-                    .ok_or_else(|| missing(arm, world))?
-                    .path
-            }
+            Some(found) => found,
+            None => programs::llama_server(world)?.ok_or_else(|| missing(arm, world))?,
         };
         Ok(Self {
             llama_server: Some(llama_server),
@@ -58,6 +54,11 @@ impl Servers {
         })
     }
 
+    /// llama.cpp's server, where an arm needs it.
+    pub(super) fn llama_server(&self) -> Option<&Path> {
+        self.llama_server.as_ref().map(|found| found.path.as_path())
+    }
+
     /// What an arm's process would have said first, had it not died before; of the program nothing is known then.
     pub(super) fn begin(
         &self,
@@ -65,7 +66,7 @@ impl Servers {
         arm: &str,
         rep: usize,
     ) -> Option<BeginServer> {
-        let file_name = self.llama_server.as_deref()?.file_name()?;
+        self.llama_server()?;
         Some(BeginServer {
             schema: TRACE_SCHEMA.to_owned(),
             envelope: envelope.name.clone(),
@@ -74,7 +75,7 @@ impl Servers {
             rep,
             model_sha256: self.model_sha256.clone(),
             program: Program {
-                name: file_name.to_string_lossy().into_owned(),
+                name: LLAMA_SERVER.to_owned(),
                 sha256: None,
                 libraries_sha256: None,
                 version: None,
@@ -85,11 +86,7 @@ impl Servers {
 }
 
 /// The program that the command line gives; what it gives in vain is refused.
-fn given(
-    arguments: &RunArguments,
-    is_asked: bool,
-    world: &World,
-) -> Result<Option<PathBuf>, Error> {
+fn given(arguments: &RunArguments, is_asked: bool, world: &World) -> Result<Option<Found>, Error> {
     let mut found = None;
     for (name, path) in &arguments.programs {
         let path = programs::given(name, path, world)?;
@@ -103,7 +100,7 @@ fn given(
                 "--bin {name}: no arm of this run is answered by it; add --arm fused --arm {name}:shared"
             )));
         }
-        found = Some(path);
+        found = Some(Found::at(path, "--bin"));
     }
     Ok(found)
 }
@@ -128,7 +125,7 @@ fn file_for(arm: &str, model: &Located, world: &World) -> Result<PathBuf, Error>
 fn missing(arm: &str, world: &World) -> Error {
     Error::Unreachable(format!(
         "{arm} needs {LLAMA_SERVER}, which is not here: neither --bin {LLAMA_SERVER}=PATH nor FAK_LLAMA_SERVER names it, \
-         and it is not on the search path\n`{} baseline doctor {LLAMA_SERVER}` says what to type; or leave the arm out: \
+         it is not on the search path, and no Python package has it\n`{} baseline doctor {LLAMA_SERVER}` says what to type; or leave the arm out: \
          --arm NAME for each of the others",
         world.command
     ))

@@ -23,6 +23,7 @@ use super::record::{Facts, check_model};
 use super::{Begun, estimate, process};
 use crate::cli::RunArguments;
 use crate::error::Error;
+use crate::fairness::Receipts;
 use crate::models::{Located, numbers};
 use crate::table::counted;
 use crate::world::World;
@@ -66,6 +67,7 @@ pub(super) fn run(
         record: &record,
         directory: &directory,
         audit: &audit,
+        receipts: &Receipts::default(),
     };
     if arguments.json {
         outcome.write_json(out)?;
