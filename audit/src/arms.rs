@@ -102,6 +102,16 @@ impl<'a> Arms<'a> {
         same(of_all)
     }
 
+    /// By turn, the hash of what clients say in the trace that goes furthest of those that ended.
+    pub(crate) fn longest_inputs(&self) -> BTreeMap<u64, String> {
+        let ours = self.traces.values().filter(|it| it.end.is_some());
+        let theirs = (self.servers.traces.values()).filter(|it| it.end.is_some());
+        let inputs = ours.map(|it| &it.inputs_sha256);
+        let inputs = inputs.chain(theirs.map(|it| &it.inputs_sha256));
+        let longest = inputs.max_by_key(|it| it.len());
+        longest.cloned().unwrap_or_default()
+    }
+
     /// The arms that completed, in declared order.
     pub(crate) fn completed(&self) -> impl Iterator<Item = &'a str> {
         self.envelope

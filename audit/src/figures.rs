@@ -30,32 +30,12 @@ pub(crate) fn check(
     arms: &Arms<'_>,
     notes: &mut Notebook,
 ) -> Option<Identity> {
-    let Arms {
-        envelope,
-        traces,
-        servers,
-    } = *arms;
-    let first = traces.values().next()?;
-    let ours = traces.values().filter(|trace| trace.end.is_some());
-    let theirs = (servers.traces.values()).filter(|trace| trace.end.is_some());
-    let inputs = (ours.map(|it| &it.inputs_sha256)).chain(theirs.map(|it| &it.inputs_sha256));
-    let none = BTreeMap::new();
-    let longest = inputs.max_by_key(|it| it.len()).unwrap_or(&none);
-    for (name, trace) in traces {
-        notes.open(&format!("trace/{name}.jsonl"));
-        notes.turn_to(Some(1)); // `begin`
-        let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
-        alike(trace, first, of_arm.unwrap_or(first), notes);
-        as_asked(trace, &envelope.run, notes);
-        notes.turn_to(None);
-        if trace.end.is_some() {
-            asks_alike(&trace.inputs_sha256, longest, notes);
-        }
-    }
-    possible::check(record, traces, notes);
-    server::figures::check_traces(servers, first, longest, &record.machine, notes);
+    let first = arms.traces.values().next()?;
+    check_traces(arms, first, notes);
+    possible::check(record, arms.traces, notes);
+    server::figures::check_traces(arms, first, &record.machine, notes);
     notes.open("run.json");
-    let rounds = envelope.run.rounds().into_iter();
+    let rounds = arms.envelope.run.rounds().into_iter();
     let order: Vec<String> = rounds.map(|(arm, rep)| stem(arm, rep)).collect();
     check_order(record, &order, notes);
     let stray = record.cells.is_some() || record.model.numbers.is_some();
@@ -68,7 +48,7 @@ pub(crate) fn check(
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
-    let identity = identity::recompute(arms, &record.order, envelope.requests());
+    let identity = identity::recompute(arms, &record.order, arms.envelope.requests());
     let ratios = ratios::recompute(arms, &identity, &record.ratios);
     let mut expected = run_figures(arms, first, notes);
     expected["envelope_sha256"] = json!(envelope_sha256);
@@ -87,7 +67,7 @@ pub(crate) fn check(
     server::figures::check_strays(arms, &found, notes);
     let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
     if !same_arms {
-        let (found, expected) = (quote(&keys(&found["arms"])), quote(&envelope.run.arms));
+        let (found, expected) = (quote(&keys(&found["arms"])), quote(&arms.envelope.run.arms));
         let message = format!("arms are {found}, expected {expected}");
         notes.broken_at(Layer::Record, "arms", message);
     }
@@ -97,6 +77,23 @@ pub(crate) fn check(
     let rest = leaves(&found).saturating_sub(compared);
     *notes.asserted.entry("figures of run.json").or_default() += rest;
     Some(identity)
+}
+
+/// Traces of ours have one setting, the one asked for, and ask one question.
+fn check_traces(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) {
+    let longest = arms.longest_inputs();
+    for (name, trace) in arms.traces {
+        notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
+        let mut others = arms.traces.values();
+        let of_arm = others.find(|it| it.begin.arm == trace.begin.arm);
+        alike(trace, first, of_arm.unwrap_or(first), notes);
+        as_asked(trace, &arms.envelope.run, notes);
+        notes.turn_to(None);
+        if trace.end.is_some() {
+            asks_alike(&trace.inputs_sha256, &longest, notes);
+        }
+    }
 }
 
 /// What run.json must say of the run as a whole and of each arm.

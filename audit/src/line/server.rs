@@ -90,6 +90,7 @@ pub(crate) struct Primed {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names
 pub(crate) struct Slot {
     pub(crate) action: String,
     pub(crate) slot: u64,

@@ -24,12 +24,12 @@ const MICRO_OF_MILLI: u64 = 1000;
 
 /// Holds the traces of other engines and their scores to `first`, which is one of ours, to each other and to the machine.
 pub(crate) fn check_traces(
-    servers: &Servers,
+    arms: &Arms<'_>,
     first: &Trace,
-    longest: &BTreeMap<u64, String>,
     machine: &Machine,
     notes: &mut Notebook,
 ) {
+    let (servers, longest) = (arms.servers, arms.longest_inputs());
     let mut known = BTreeMap::new();
     for (name, trace) in &servers.traces {
         notes.open(&format!("trace/{name}.jsonl"));
@@ -37,7 +37,7 @@ pub(crate) fn check_traces(
         check_begins(trace, first, servers, notes);
         notes.turn_to(None);
         let Some(end) = &trace.end else { continue };
-        figures::asks_alike(&trace.inputs_sha256, longest, notes);
+        figures::asks_alike(&trace.inputs_sha256, &longest, notes);
         notes.turn_to(Some(trace.lines));
         check_machine("rss_bytes_peak", end.rss_bytes_peak, machine, notes);
         let Some(score) = servers.scores.get(name) else {
