@@ -3,6 +3,8 @@
 //! Everything cached stands in one tree of pages: under each session's own name where sessions share nothing, else under
 //! the tenant's. The policies are the arms' whole difference. Not here: when a request is admitted (`batch`, `engine`).
 
+mod transfer;
+
 use std::collections::HashMap;
 
 use super::pins::{Origin, Pins};
@@ -123,7 +125,8 @@ impl Cache {
             CachePolicy::None => 0,
             _ => self
                 .tree
-                .peek(self.owner(wanted.scope, wanted.session), findable),
+                .look(self.owner(wanted.scope, wanted.session), findable)
+                .len(),
         };
         let carried = self
             .session_of(wanted)
@@ -241,7 +244,7 @@ impl Cache {
         if pool.available() >= wanted {
             return Ok(());
         }
-        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages();
+        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages(pool);
         let mut goes_on = could_be >= wanted;
         while goes_on && pool.available() < wanted {
             goes_on = self.tree.evict_one(pool) || self.drop_oldest_rotated(pool);
@@ -256,10 +259,11 @@ impl Cache {
         })
     }
 
-    /// Pages that sessions' rotated tables have.
-    fn rotated_pages(&self) -> usize {
+    /// Pages that only sessions' rotated tables have.
+    fn rotated_pages(&self, pool: &PagePool) -> usize {
         let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        rotated.map(|it| it.table.pages().len()).sum()
+        let pages = rotated.flat_map(|it| it.table.pages());
+        pages.filter(|page| pool.references(**page) == 1).count()
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
