@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::kv::{Answer, Client, cold, element_types, engine, next, parted, text, without};
+use common::kv::{
+    Answer, Client, cold, element_types, engine, next, parted, text, unchanged, without,
+};
 use engine::{
     CachePolicy, Counters, EngineOptions, Error, EvictMode, Imported, OnQuarantine, PAGE_POSITIONS,
     Public, Scope,
@@ -35,6 +37,12 @@ fn import(client: &mut Client, images: &[Vec<u8>]) -> engine::Result<Imported> {
 fn assert_right(options: &EngineOptions, answer: &Answer) {
     let expected = cold(options, &answer.prompt, answer.tokens.len());
     assert_eq!(answer.result(), expected.result());
+}
+
+/// Positions that images have in all.
+fn positions(images: &[Vec<u8>]) -> usize {
+    let each = images.iter().map(|image| usize::from(image[28])); // the least byte of the number
+    each.sum()
 }
 
 #[test]
@@ -177,7 +185,7 @@ fn neither_a_barred_span_nor_anything_below_is_imported_however_often_it_is_comp
                     .filter(|it| *it >= named)
                 {
                     let images = export(&donor, &whole[..len]);
-                    common::kv::unchanged(&mut client, 0, |client| {
+                    unchanged(&mut client, 0, |client| {
                         let refused = import(client, &images).unwrap_err();
                         let Error::ImportBarred { position } = refused else {
                             panic!("{refused}")
@@ -188,11 +196,10 @@ fn neither_a_barred_span_nor_anything_below_is_imported_however_often_it_is_comp
                 let answer = client.answer(0, &whole, 2);
                 assert!(answer.matched() <= start);
                 assert_right(&options, &answer);
-                let exported = export(&client, &whole).len();
-                assert!(
-                    exported <= start.div_ceil(PAGE_POSITIONS),
-                    "nothing barred leaves"
-                );
+                // A benign text goes on like the barred one almost to the end of what is named.
+                client.answer(1, &parted(&whole, named - 1, 9, 5), 1);
+                let left = positions(&export(&client, &whole));
+                assert!(left <= start, "{left} of {start} positions leave");
             }
         }
     }
@@ -272,26 +279,31 @@ fn a_public_beginning_goes_from_tenant_to_tenant_and_what_follows_does_not() {
 #[test]
 fn an_import_evicts_by_policy_and_keeps_what_it_goes_on_from() {
     for options in element_types() {
-        let donor = {
-            let mut donor = donor(&options);
-            donor.answer(1, &parted(&text(LEN, 1), 130, 170, 2), 1);
-            donor
-        };
+        let (donor, whole) = (donor(&options), text(LEN, 1));
+        let images = export(&donor, &whole);
         let mut client = Client::new(&EngineOptions {
             kv_pages: 6,
             ..options
         });
-        // Used before what shares its beginning with the import, and so the first to go.
-        client.answer(0, &text(60, 9), 1);
-        client.answer(1, &text(LEN, 1), 1);
-        let other = parted(&text(LEN, 1), 130, 170, 2);
-        let imported = import(&mut client, &export(&donor, &other)).unwrap();
+        // What the import goes on from was used before the others, and would be the first to go.
+        for (session, seed, len) in [(0, 1, 128), (1, 8, 120), (2, 9, 120)] {
+            client.answer(session, &text(len, seed), 1);
+        }
+        let scope = client.scope.clone();
+        let pins = [8, 9].map(|seed| client.engine.pin(&scope, 0, &text(120, seed)).unwrap());
+        unchanged(&mut client, 2, |client| {
+            let refused = import(client, &images).unwrap_err();
+            let expected = matches!(refused, Error::PagesExhausted { needed: 3, .. });
+            assert!(expected, "{refused}");
+        });
+        for pin in pins {
+            client.engine.release(pin.id);
+        }
+        let imported = import(&mut client, &images).unwrap();
         assert_eq!((imported.positions, imported.pages), (300, 3));
-        assert_eq!(client.engine.occupancy().pages, 6);
-        let look = |ids: &[u32]| client.engine.export(&client.scope, ids).unwrap().len();
-        assert_eq!(look(&text(60, 9)), 0);
-        assert!((2..4).contains(&look(&text(LEN, 1))), "its last pages went");
-        let answer = client.answer(2, &other, 1);
+        let left = |seed| positions(&export(&client, &text(120, seed)));
+        assert_eq!((left(8), left(9)), (0, 64), "the oldest went first");
+        let answer = client.answer(3, &whole, 1);
         assert_eq!(answer.instance, 300);
         assert_right(&options, &answer);
     }
@@ -308,7 +320,7 @@ fn an_import_takes_no_page_that_is_held_or_that_a_running_request_needs() {
             ..options
         });
         let exhausted = |client: &mut Client| {
-            common::kv::unchanged(client, 0, |client| {
+            unchanged(client, 0, |client| {
                 let refused = import(client, &images).unwrap_err();
                 let expected = matches!(refused, Error::PagesExhausted { capacity: 8, .. });
                 assert!(expected, "{refused}");
