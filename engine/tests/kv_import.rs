@@ -343,6 +343,39 @@ fn an_import_takes_no_page_that_is_held_or_that_a_running_request_needs() {
 }
 
 #[test]
+fn a_refused_import_evicts_nothing_where_rotated_pages_look_like_room() {
+    for options in common::kv::rotatable_types() {
+        let images = export(&donor(&options), &text(LEN, 1));
+        for runs in [false, true] {
+            let mut client = Client::new(&EngineOptions {
+                kv_pages: 6,
+                ..options
+            });
+            let scope = client.scope.clone();
+            let mine = client.answer(0, &text(150, 2), 1);
+            let (mode, span) = (EvictMode::Rotate, 130..140);
+            client.engine.evict_span(0, span.clone(), mode).unwrap();
+            client.answer(1, &text(70, 3), 1);
+            // Two pages of the rotated text are the tree's as well, and stay: something holds them.
+            if runs {
+                let prompt = without(&mine.cached(), &span);
+                let running = client.ask(0, &prompt, 20);
+                client.step();
+                assert!(client.said(running).approximate);
+            } else {
+                client.engine.pin(&scope, 0, &mine.prompt).unwrap();
+            }
+            unchanged(&mut client, 1, |client| {
+                let refused = import(client, &images).unwrap_err();
+                let expected = matches!(refused, Error::PagesExhausted { needed: 5, .. });
+                assert!(expected, "{refused}");
+            });
+            client.run();
+        }
+    }
+}
+
+#[test]
 fn only_engines_that_share_pages_exchange_them() {
     for options in element_types() {
         let images = export(&donor(&options), &text(LEN, 1));

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kv::policy::EvictionPolicy;
 use crate::kv::radix::{HoldId, Match, common_prefix};
 use crate::kv::tombstone::Tombstones;
-use crate::kv::{Domain, Owner, PageId, PagePool, PageTable, RadixTree, Scope, Writer};
+use crate::kv::{Domain, NodeId, Owner, PageId, PagePool, PageTable, RadixTree, Scope, Writer};
 use crate::tensor::PAGE_POSITIONS;
 
 /// What an idle session leaves besides pages in the tree.
@@ -195,15 +195,25 @@ impl Cache {
         let Rotated { table, origin } = self.session_of(wanted)?.rotated.as_ref()?;
         let common = common_prefix(table.tokens(), findable);
         let (whole, rest) = (common / PAGE_POSITIONS, common % PAGE_POSITIONS);
+        let (tokens, pages) = (&table.tokens()[..common], &table.pages()[..whole]);
         let pins = || Pins {
             found: Match {
-                pages: table.pages()[..whole].to_vec(),
+                pages: pages.to_vec(),
                 tail: (rest > 0).then(|| (table.pages()[whole], rest)),
+                node: self.node_of(self.owner(wanted.scope, wanted.session), tokens, pages),
                 ..Match::none()
             },
             goes_on: false,
         };
         (common > matched).then(|| (pins(), origin.clone()))
+    }
+
+    /// The node of the last of `pages`, held for `tokens`, up to which they are those of the tree.
+    fn node_of(&self, owner: Owner<'_>, tokens: &[u32], pages: &[PageId]) -> NodeId {
+        let held = self.tree.look(owner, tokens).pages;
+        let shared = held.iter().zip(pages).take_while(|(its, own)| its == own);
+        let positions = shared.count() * PAGE_POSITIONS;
+        self.tree.look(owner, &tokens[..positions]).node
     }
 
     /// Whether the partly filled page that was found ends where the match does and nobody else has it.
