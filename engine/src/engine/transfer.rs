@@ -57,9 +57,6 @@ impl Engine {
             return Ok(Imported::default());
         }
         check_prompt(&ids, 0, self.model.config())?;
-        if let Some(position) = self.cache.barred_at(scope, &ids) {
-            return Err(Error::ImportBarred { position });
-        }
         let spoken_for = self.spoken_for();
         let text = (&ids[..], &images[..]);
         let pages = self.cache.import(&mut self.pool, scope, text, spoken_for)?;

@@ -200,7 +200,7 @@ impl Cache {
             found: Match {
                 pages: pages.to_vec(),
                 tail: (rest > 0).then(|| (table.pages()[whole], rest)),
-                node: self.node_of(self.owner(wanted.scope, wanted.session), tokens, pages),
+                node: self.node_of(self.owner(&origin.scope, wanted.session), tokens, pages),
                 ..Match::none()
             },
             goes_on: false,

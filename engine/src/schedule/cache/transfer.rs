@@ -2,7 +2,7 @@
 //!
 //! Not here: whether they are what they are said to be (`kv::image`).
 
-use super::{Cache, PageId, PagePool, Result, Scope, Writer};
+use super::{Cache, Error, PageId, PagePool, Result, Scope, Writer};
 use crate::kv::PageImage;
 use crate::kv::radix::Match;
 
@@ -14,7 +14,7 @@ impl Cache {
         self.tree.look(self.owner(scope, 0), findable)
     }
 
-    /// Makes a text findable whose pages `images` are from its beginning on; returns how many of them had to be taken in.
+    /// Makes `ids` findable, whose pages from the first on `images` are, unless they are barred; returns how many of them had to be taken in.
     /// `spoken_for` pages are promised to running requests. A failure leaves everything as it was.
     pub fn import(
         &mut self,
@@ -23,6 +23,9 @@ impl Cache {
         (ids, images): (&[u32], &[PageImage<'_>]),
         spoken_for: usize,
     ) -> Result<usize> {
+        if let Some(position) = self.barred_at(scope, ids) {
+            return Err(Error::ImportBarred { position });
+        }
         let owner = self.owner(scope, 0);
         let known = self.tree.look(owner, ids);
         if known.len() == ids.len() {
