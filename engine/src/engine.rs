@@ -4,9 +4,11 @@
 
 mod govern;
 mod inspect;
+mod transfer;
 
 pub use govern::{EvictMode, Evicted, Hold, OnQuarantine, Quarantined};
 pub use inspect::{KvNode, KvSnapshot, KvTombstone};
+pub use transfer::Imported;
 
 use std::collections::VecDeque;
 

@@ -132,6 +132,27 @@ pub enum Error {
     /// No more spans can be barred, and none may be forgotten.
     #[error("{0} spans are barred already, the most there may be; start a new engine")]
     TombstonesFull(usize),
+    /// What is said to be the image of a cached page is none that this engine could take in.
+    #[error("page image {index}, counted from 0: {fault}; nothing was taken in")]
+    PageImage {
+        /// Which of those given.
+        index: usize,
+        /// What is wrong with it.
+        fault: ImageFault,
+    },
+    /// Pages to be taken in are of a text that a quarantine bars.
+    #[error(
+        "the text of these pages is barred from position {position} on; only pages before it can be taken in"
+    )]
+    ImportBarred {
+        /// The first barred position.
+        position: usize,
+    },
+    /// Cached pages are to leave or enter an engine that does not share them.
+    #[error(
+        "cached pages are exchanged only where all may find them, and the cache policy is {0}; use shared"
+    )]
+    NotShared(String),
     /// A span of a text that is not there.
     #[error("span {start}..{end} is not within the {len} positions there are")]
     SpanOutOfRange {
@@ -197,6 +218,77 @@ pub enum Error {
     /// The numbers of a model do not fit together.
     #[error("the model's configuration contradicts itself: {0}")]
     Inconsistent(String),
+}
+
+/// What is wrong with the image of a cached page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageFault {
+    /// Shorter than any image.
+    #[error("it has {found} bytes; the smallest image has {least}")]
+    Short {
+        /// Bytes it has.
+        found: usize,
+        /// Bytes of an image without positions.
+        least: usize,
+    },
+    /// Something else.
+    #[error("it does not begin as page images do")]
+    Magic,
+    /// Of a format that this engine does not read.
+    #[error("its format is version {found}; this engine reads version {known}")]
+    Version {
+        /// The image's.
+        found: u32,
+        /// The engine's.
+        known: u32,
+    },
+    /// Bytes are not those that were written.
+    #[error("its digest is not that of its bytes; it is damaged")]
+    Digest,
+    /// Of another KV type.
+    #[error("its KV type is {found}; the engine's is {expected}")]
+    KvType {
+        /// The image's, its number if it is none we know.
+        found: String,
+        /// The engine's.
+        expected: &'static str,
+    },
+    /// Of a model with other sizes.
+    #[error(
+        "its layers, KV heads and dimensions per head are {found:?}; the engine's are {expected:?}"
+    )]
+    Shape {
+        /// The image's.
+        found: [u32; 3],
+        /// The engine's.
+        expected: [usize; 3],
+    },
+    /// More positions than a page has, or none.
+    #[error("it has {0} positions; a page has 1 to 64")]
+    Positions(u32),
+    /// Longer or shorter than its header says.
+    #[error("it has {found} bytes; one of so many positions has {expected}")]
+    Length {
+        /// Bytes it has.
+        found: usize,
+        /// Bytes it should have.
+        expected: usize,
+    },
+    /// The first of a text, and follows something.
+    #[error(
+        "it does not begin a text here: it is a later page, or of another model, mode or KV type"
+    )]
+    Root,
+    /// Not the first of a text, and follows something else than the page before it.
+    #[error("it does not follow the page before it")]
+    Parent,
+    /// After a page with fewer positions than a page can have.
+    #[error("it follows a page that is not full")]
+    AfterPart,
+    /// Its key does not follow from what it holds.
+    #[error("its key is not that of its ids for this tenant or public beginning")]
+    Key,
 }
 
 /// Result with the engine's error.

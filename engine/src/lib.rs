@@ -19,10 +19,10 @@ pub mod tokenizer;
 pub mod weights;
 
 pub use engine::{
-    Counters, Engine, EngineOptions, EvictMode, Evicted, Hold, KvNode, KvSnapshot, KvTombstone,
-    OnQuarantine, Quarantined,
+    Counters, Engine, EngineOptions, EvictMode, Evicted, Hold, Imported, KvNode, KvSnapshot,
+    KvTombstone, OnQuarantine, Quarantined,
 };
-pub use error::{Error, Result};
+pub use error::{Error, ImageFault, Result};
 pub use event::{Event, FinishReason, Logprob, NullSink, Phase, Sink};
 pub use kernels::{KernelChoice, ceilings};
 pub use kv::{Eviction, EvictionPolicy, Occupancy, Public, Scope};

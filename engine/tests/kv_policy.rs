@@ -6,7 +6,7 @@ mod common;
 use common::kv::{cold, element_types, engine, text};
 use engine::kv::policy::{Facts, Rank};
 use engine::{
-    Engine, EngineOptions, Eviction, EvictionPolicy, Model, NullSink, Public, Request, Scope,
+    Engine, EngineOptions, Eviction, EvictionPolicy, Mode, Model, NullSink, Public, Request, Scope,
 };
 
 /// Drops what was used last.
@@ -136,7 +136,7 @@ fn no_policy_changes_an_answer() {
 }
 
 #[test]
-fn keys_of_pages_follow_tokens_tenant_type_and_weights_and_nothing_else() {
+fn keys_of_pages_follow_tokens_tenant_mode_type_and_weights_and_nothing_else() {
     let ids = text(150, 1);
     let keys =
         |options: &EngineOptions, scope: &Scope| engine(options).page_keys(scope, &ids).unwrap();
@@ -163,7 +163,12 @@ fn keys_of_pages_follow_tokens_tenant_type_and_weights_and_nothing_else() {
         ..a.clone()
     };
     let model = Model::synthetic("synthetic-tiny").unwrap();
+    let other_mode = EngineOptions {
+        mode: Mode::Fast,
+        ..types[0]
+    };
     let others = [
+        keys(&other_mode, &a),
         keys(&types[0], &b),
         keys(&types[1], &a),
         keys(&types[2], &a),

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::Engine;
+use super::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::kv::radix::HoldId;
 use crate::kv::{Domain, PageId, PageTable, RowSource, Scope};
@@ -90,7 +90,7 @@ impl Engine {
         // An engine has one set of weights: should their file be gone by now, its own keys need not name them.
         let weights = self.model.sha256().unwrap_or("of this engine").to_owned();
         let (pool, span) = (&mut self.pool, (ids, start));
-        let domain = || domain(&self.model, &weights, self.options.kv_type().name());
+        let domain = || domain(&self.model, &weights, &self.options);
         let pages = self
             .cache
             .quarantine(pool, scope, span, spoken_for, domain)?;
@@ -301,13 +301,14 @@ impl Engine {
 }
 
 /// What the keys of all pages have in common.
-pub(super) fn domain(model: &Model, weights: &str, kv_dtype: &str) -> Domain {
+pub(super) fn domain(model: &Model, weights: &str, options: &EngineOptions) -> Domain {
     let rope = format!("{:?}", model.config());
     Domain::new(&[
         ("weights", weights),
         ("adapter", "none"),
         ("architecture", &rope),
-        ("kv", kv_dtype),
+        ("mode", &options.mode.to_string()),
+        ("kv", options.kv_type().name()),
         ("media", "none"),
     ])
 }

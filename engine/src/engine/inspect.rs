@@ -8,7 +8,7 @@ use super::govern::domain;
 use super::{Counters, Engine};
 use crate::error::Result;
 use crate::kv::radix::Snapshot;
-use crate::kv::{Occupancy, PageKey, Scope, Tombstones};
+use crate::kv::{Domain, Occupancy, PageKey, Scope, Tombstones};
 use crate::model::Model;
 
 /// The cached pages of an engine as they stand, and what is barred.
@@ -77,11 +77,15 @@ impl Engine {
         self.pool.occupancy()
     }
 
+    /// What the keys of this engine's pages have in common.
+    pub(super) fn domain(&self) -> Result<Domain> {
+        Ok(domain(&self.model, self.model.sha256()?, &self.options))
+    }
+
     /// The keys of a text's pages, the last one of a partly filled page where there is one: what they would be called
     /// wherever they are kept.
     pub fn page_keys(&self, scope: &Scope, ids: &[u32]) -> Result<Vec<PageKey>> {
-        let domain = domain(&self.model, self.model.sha256()?, self.kv_dtype());
-        Ok(domain.chain(scope, ids).collect())
+        Ok(self.domain()?.chain(scope, ids).collect())
     }
 
     /// The tree as it stands, and what is barred.

@@ -91,6 +91,11 @@ pub enum Namespace<'a> {
 pub struct PageKey([u8; 32]);
 
 impl PageKey {
+    /// The key with these bytes.
+    pub(super) fn of(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0

@@ -2,6 +2,7 @@
 //!
 //! Not here: what keys and values are (`model`), who may run when (`schedule`).
 
+pub mod image;
 pub mod key;
 mod page;
 pub mod policy;
@@ -10,6 +11,7 @@ pub mod radix;
 pub mod table;
 pub mod tombstone;
 
+pub use image::PageImage;
 pub use key::{Domain, Namespace, PageKey, Public, Scope};
 pub use page::KvShape;
 pub use policy::{Eviction, EvictionPolicy};

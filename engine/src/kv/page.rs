@@ -3,6 +3,8 @@
 //! A page of type q8_0 has bytes in this order, and beside them scales, `[layers][kv_heads][K, V: ceil(head_dim / 32) x 64]`:
 //! one per 32 dimensions and slot. Not here: references and lengths (`pool`).
 
+use std::ops::Range;
+
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
@@ -35,6 +37,11 @@ impl KvShape {
         self.layers * self.layer_elements()
     }
 
+    /// Elements of one position.
+    fn row_elements(self) -> usize {
+        self.page_elements() / PAGE_POSITIONS
+    }
+
     /// Scales of the keys, or the values, of one head of one layer, where the type has scales.
     fn half_head_scales(self) -> usize {
         self.head_dim.div_ceil(BLOCK) * PAGE_POSITIONS
@@ -44,10 +51,14 @@ impl KvShape {
         2 * self.kv_heads * self.half_head_scales()
     }
 
+    /// Bytes of one position.
+    pub fn position_bytes(self, element: KvType) -> usize {
+        2 * self.layers * self.kv_heads * element.row_bytes(self.head_dim)
+    }
+
     /// Bytes of one page.
     pub fn page_bytes(self, element: KvType) -> u64 {
-        let rows = 2 * self.layers * self.kv_heads * PAGE_POSITIONS;
-        (rows * element.row_bytes(self.head_dim)) as u64
+        (self.position_bytes(element) * PAGE_POSITIONS) as u64
     }
 }
 
@@ -172,6 +183,38 @@ impl Elements {
                     bytes: &bytes[range],
                     scales: &scales[layer * size..(layer + 1) * size],
                 })
+            }
+        }
+    }
+
+    /// Appends the first `len` slots to `bytes`: little-endian, in the order of memory, rows of 64 lanes cut to `len`.
+    pub(super) fn save(&self, shape: KvShape, len: usize, bytes: &mut Vec<u8>) {
+        match self {
+            Self::F32(data) => save(data, slots(shape, len), bytes, f32::to_le_bytes),
+            Self::F16(data) => save(data, slots(shape, len), bytes, u16::to_le_bytes),
+            Self::Q8_0 {
+                bytes: data,
+                scales,
+            } => {
+                save(data, slots(shape, len), bytes, i8::to_le_bytes);
+                save(scales, lanes(scales, len), bytes, u16::to_le_bytes);
+            }
+        }
+    }
+
+    /// Fills the first `len` slots from what [`Self::save`] made of them in a page of the same type.
+    pub(super) fn load(&mut self, shape: KvShape, len: usize, bytes: &[u8]) {
+        match self {
+            Self::F32(data) => load(data, slots(shape, len), bytes, f32::from_le_bytes),
+            Self::F16(data) => load(data, slots(shape, len), bytes, u16::from_le_bytes),
+            Self::Q8_0 {
+                bytes: data,
+                scales,
+            } => {
+                let (quants, rest) = bytes.split_at(len * shape.row_elements());
+                load(data, slots(shape, len), quants, i8::from_le_bytes);
+                let runs = lanes(scales, len);
+                load(scales, runs, rest, u16::from_le_bytes);
             }
         }
     }
@@ -302,6 +345,51 @@ fn copy_head<T: Copy>(to: &mut [T], from: &[T], shape: KvShape, len: usize) {
         copy_lanes(keys, &from[..half], len);
         let kept = len * shape.head_dim;
         values[..kept].copy_from_slice(&from[half..half + kept]);
+    }
+}
+
+/// Where the first `len` slots' keys and values stand among the elements of a page, in runs.
+fn slots(shape: KvShape, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let half = shape.half_head();
+    let heads = (0..shape.page_elements()).step_by((2 * half).max(1));
+    heads.flat_map(move |head| {
+        let keys = (head..head + half).step_by(PAGE_POSITIONS);
+        let values = head + half..head + half + len * shape.head_dim;
+        keys.map(move |row| row..row + len)
+            .chain(std::iter::once(values))
+    })
+}
+
+/// Where the first `len` lanes stand in rows of 64.
+fn lanes<T>(rows: &[T], len: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
+    let rows = (0..rows.len()).step_by(PAGE_POSITIONS);
+    rows.map(move |row| row..row + len)
+}
+
+fn save<T: Copy, const BYTES: usize>(
+    data: &[T],
+    runs: impl Iterator<Item = Range<usize>>,
+    bytes: &mut Vec<u8>,
+    to_bytes: impl Fn(T) -> [u8; BYTES] + Copy,
+) {
+    for run in runs {
+        bytes.extend(data[run].iter().copied().flat_map(to_bytes));
+    }
+}
+
+fn load<T, const BYTES: usize>(
+    data: &mut [T],
+    runs: impl Iterator<Item = Range<usize>>,
+    bytes: &[u8],
+    from_bytes: impl Fn([u8; BYTES]) -> T,
+) {
+    let (mut elements, _) = bytes.as_chunks::<BYTES>();
+    for run in runs {
+        let (here, rest) = elements.split_at(run.len());
+        for (to, from) in data[run].iter_mut().zip(here) {
+            *to = from_bytes(*from);
+        }
+        elements = rest;
     }
 }
 

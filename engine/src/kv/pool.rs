@@ -277,6 +277,24 @@ impl PagePool {
         Ok(copy)
     }
 
+    /// Appends the first `len` positions of a page to `bytes`, as they are stored.
+    pub fn save(&self, id: PageId, len: usize, bytes: &mut Vec<u8>) {
+        debug_assert!(len <= self.pages[id.0].len);
+        self.pages[id.0].data.save(self.shape, len, bytes);
+    }
+
+    /// A new page holding the `len` positions that [`Self::save`] made `rows` of, in a pool of the same shape and type. They
+    /// are not counted: nothing was computed.
+    pub fn load(&mut self, len: usize, rows: &[u8]) -> Result<PageId> {
+        debug_assert_eq!(rows.len(), len * self.shape.position_bytes(self.element));
+        let id = self.allocate()?;
+        let page = &mut self.pages[id.0];
+        page.data.load(self.shape, len, rows);
+        page.len = len;
+        self.positions += len;
+        Ok(id)
+    }
+
     /// Counts `len` positions of a page that holds nothing as written: for pools without keys and values.
     pub fn fill(&mut self, id: PageId, len: usize) {
         let page = &mut self.pages[id.0];

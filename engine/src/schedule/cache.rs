@@ -3,6 +3,8 @@
 //! Everything cached stands in one tree of pages: under each session's own name where sessions share nothing, else under
 //! the tenant's. The policies are the arms' whole difference. Not here: when a request is admitted (`batch`, `engine`).
 
+mod transfer;
+
 use std::collections::HashMap;
 
 use super::pins::{Origin, Pins};
@@ -11,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kv::policy::EvictionPolicy;
 use crate::kv::radix::{HoldId, Match, common_prefix};
 use crate::kv::tombstone::Tombstones;
-use crate::kv::{Domain, Owner, PageId, PagePool, PageTable, RadixTree, Scope, Writer};
+use crate::kv::{Domain, NodeId, Owner, PageId, PagePool, PageTable, RadixTree, Scope, Writer};
 use crate::tensor::PAGE_POSITIONS;
 
 /// What an idle session leaves besides pages in the tree.
@@ -123,7 +125,8 @@ impl Cache {
             CachePolicy::None => 0,
             _ => self
                 .tree
-                .peek(self.owner(wanted.scope, wanted.session), findable),
+                .look(self.owner(wanted.scope, wanted.session), findable)
+                .len(),
         };
         let carried = self
             .session_of(wanted)
@@ -192,15 +195,25 @@ impl Cache {
         let Rotated { table, origin } = self.session_of(wanted)?.rotated.as_ref()?;
         let common = common_prefix(table.tokens(), findable);
         let (whole, rest) = (common / PAGE_POSITIONS, common % PAGE_POSITIONS);
+        let (tokens, pages) = (&table.tokens()[..common], &table.pages()[..whole]);
         let pins = || Pins {
             found: Match {
-                pages: table.pages()[..whole].to_vec(),
+                pages: pages.to_vec(),
                 tail: (rest > 0).then(|| (table.pages()[whole], rest)),
+                node: self.node_of(self.owner(&origin.scope, wanted.session), tokens, pages),
                 ..Match::none()
             },
             goes_on: false,
         };
         (common > matched).then(|| (pins(), origin.clone()))
+    }
+
+    /// The node of the last of `pages`, held for `tokens`, up to which they are those of the tree.
+    fn node_of(&self, owner: Owner<'_>, tokens: &[u32], pages: &[PageId]) -> NodeId {
+        let held = self.tree.look(owner, tokens).pages;
+        let shared = held.iter().zip(pages).take_while(|(its, own)| its == own);
+        let positions = shared.count() * PAGE_POSITIONS;
+        self.tree.look(owner, &tokens[..positions]).node
     }
 
     /// Whether the partly filled page that was found ends where the match does and nobody else has it.
@@ -241,7 +254,7 @@ impl Cache {
         if pool.available() >= wanted {
             return Ok(());
         }
-        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages();
+        let could_be = pool.available() + self.tree.evictable() + self.rotated_pages(pool);
         let mut goes_on = could_be >= wanted;
         while goes_on && pool.available() < wanted {
             goes_on = self.tree.evict_one(pool) || self.drop_oldest_rotated(pool);
@@ -256,10 +269,11 @@ impl Cache {
         })
     }
 
-    /// Pages that sessions' rotated tables have.
-    fn rotated_pages(&self) -> usize {
+    /// Pages that only sessions' rotated tables have.
+    fn rotated_pages(&self, pool: &PagePool) -> usize {
         let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        rotated.map(|it| it.table.pages().len()).sum()
+        let pages = rotated.flat_map(|it| it.table.pages());
+        pages.filter(|page| pool.references(**page) == 1).count()
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {

@@ -12,6 +12,7 @@ mod cut;
 mod govern;
 mod oracle;
 mod steps;
+mod transfer;
 mod world;
 
 use std::cell::RefCell;
@@ -25,7 +26,7 @@ use steps::{Draw, Step};
 use world::{Happened, Setting, World};
 
 /// Short worlds, which shrink when they fail.
-const WORLDS: u32 = 900;
+const WORLDS: u32 = 1300;
 /// Most steps of a short world.
 const STEPS_MAX: usize = 160;
 /// Steps that all short worlds must have had together.
@@ -34,7 +35,7 @@ const STEPS_SHORT: usize = 60_000;
 const STEPS_LONG: usize = 10_000;
 
 /// Things that can happen.
-const KINDS: usize = 16;
+const KINDS: usize = 19;
 /// How often the rarest must have.
 const TIMES_MIN: usize = 4;
 const EVICTIONS: [Eviction; 5] = [
@@ -90,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => number().prop_map(|session| Step::Close { session }),
         2 => (0..8_u8).prop_map(|pages| Step::Press { pages }),
         1 => number().prop_map(|text| Step::Spare { text }),
+        1 => (number(), 1..300_u16).prop_map(|(text, len)| Step::Import { text, len }),
         3 => cut.prop_map(|(session, start, len, rotate)| Step::Cut { session, start, len, rotate }),
     ]
 }

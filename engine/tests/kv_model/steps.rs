@@ -57,6 +57,8 @@ pub(crate) enum Step {
     Press { pages: u8 },
     /// A text is used, and all others go.
     Spare { text: u8 },
+    /// The beginning of a known text comes from another engine.
+    Import { text: u8, len: u16 },
     /// A span is taken out of an idle session, exactly or by moving what follows.
     Cut {
         session: u8,
@@ -110,6 +112,7 @@ impl World {
             Step::Close { session } => self.close(u64::from(session) % SESSIONS),
             Step::Press { pages } => self.press(pages.into()),
             Step::Spare { text } => self.spare(text),
+            Step::Import { text, len } => self.import(text, len.into()),
             Step::Cut {
                 session,
                 start,

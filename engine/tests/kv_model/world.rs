@@ -156,7 +156,11 @@ impl World {
             scope: &scope,
             session: (self.setting.policy == CachePolicy::Session).then_some(text.session),
         };
-        let found = self.cache.tree().peek(owner, self.cache.findable(wanted));
+        let found = self
+            .cache
+            .tree()
+            .look(owner, self.cache.findable(wanted))
+            .len();
         let needs_no_waiting = self.cache.matchable(wanted);
         assert!((found..=found + 1).contains(&needs_no_waiting));
         found

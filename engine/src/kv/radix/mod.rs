@@ -177,14 +177,23 @@ impl RadixTree {
     /// [`Self::count_hit`] is told so.
     pub fn find(&mut self, owner: Owner<'_>, tokens: &[u32], priority: i32) -> Match {
         self.clock += 1;
+        let found = self.look(owner, tokens);
+        let NodeId(mut at) = found.last();
+        while at != NodeId::ROOT.0 {
+            self.touch(at, priority);
+            at = self.nodes[at].parent;
+        }
+        found
+    }
+
+    /// As `find`, leaving no trace.
+    pub fn look(&self, owner: Owner<'_>, tokens: &[u32]) -> Match {
         let mut found = Match::none();
         let salted = self.salts.of(owner);
-        let pages = tokens.chunks(PAGE_POSITIONS).enumerate();
-        for (index, tokens) in pages {
+        for (index, tokens) in tokens.chunks(PAGE_POSITIONS).enumerate() {
             let Some((child, common)) = self.step(found.node.0, salted, index, tokens) else {
                 break;
             };
-            self.touch(child, priority);
             let Some(page) = self.nodes[child].page else {
                 break;
             };
@@ -196,23 +205,6 @@ impl RadixTree {
             found.node = NodeId(child);
         }
         found
-    }
-
-    /// How many positions `find` would match, leaving no trace.
-    pub fn peek(&self, owner: Owner<'_>, tokens: &[u32]) -> usize {
-        let salted = self.salts.of(owner);
-        let (mut node, mut matched) = (NodeId::ROOT.0, 0);
-        for (index, tokens) in tokens.chunks(PAGE_POSITIONS).enumerate() {
-            let Some((child, common)) = self.step(node, salted, index, tokens) else {
-                break;
-            };
-            matched += common;
-            if common < PAGE_POSITIONS {
-                break;
-            }
-            node = child;
-        }
-        matched
     }
 
     /// The child of `node` that goes on longest with `tokens`, the page at `index` of a text, and how long.
