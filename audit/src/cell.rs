@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::envelope::{Evidence, Plan, Work, check_positive, lru};
+use crate::envelope::{
+    Evidence, Plan, Work, check_positive, lru, margin_millinats, request_limit_s,
+};
 use crate::line::{Base, Finish, Request, Step};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::seeded::{Seeded, check_seeded};
@@ -60,6 +62,11 @@ impl Work for EngineWork {
         let plain = run.eviction == lru() && run.kv_dtype.is_none() && !evidence.kv;
         notes.check(Layer::Format, plain, || {
             "run.eviction, run.kv_dtype and evidence.kv are for sessions".to_owned()
+        });
+        let limits = (run.margin_millinats, run.request_limit_s);
+        let plain = limits == (margin_millinats(), request_limit_s());
+        notes.check(Layer::Format, plain, || {
+            "run.margin_millinats and run.request_limit_s are for sessions".to_owned()
         });
         notes.check(Layer::Format, run.arm_turns.is_empty(), || {
             "run.arm_turns: cells have no turns to play fewer of".to_owned()

@@ -65,7 +65,13 @@ fn unread(line: usize, why: Why, notes: &mut Notebook) {
 }
 
 /// What envelope.json leaves out too where it has its default.
-const LEFT_OUT: [&str; 3] = ["workload.order", "run.eviction", "evidence.kv"];
+const LEFT_OUT: [&str; 5] = [
+    "workload.order",
+    "run.eviction",
+    "run.margin_millinats",
+    "run.request_limit_s",
+    "evidence.kv",
+];
 
 struct Comparison<'a> {
     text: &'a str,
@@ -181,6 +187,8 @@ fn default(path: &str) -> Option<Value> {
         ("evidence.prompts", _) => json!("ids"),
         ("workload.order", _) => json!("turns"),
         ("run.eviction", _) => json!("lru"),
+        ("run.margin_millinats", _) => json!(100),
+        ("run.request_limit_s", _) => json!(600),
         ("evidence.kv", _) => json!(false),
         (
             "mock.prefill_ns_per_token" | "mock.decode_ns_per_token" | "mock.jitter_thousandths",

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::format::{keyed, stated};
 use crate::notebook::{Layer, Notebook, quote};
-use crate::oracle;
+use crate::oracle::{self, is_served};
 
 /// Repetitions of one arm an auditor is ready to look for.
 const MAX_REPS: u64 = 1_000;
@@ -116,6 +116,12 @@ pub(crate) struct Plan {
     /// The mode's own where it is left out.
     #[serde(default, deserialize_with = "stated")]
     pub(crate) kv_dtype: Option<String>,
+    /// How far below the greatest an id of another engine may be by our model.
+    #[serde(default = "margin_millinats")]
+    pub(crate) margin_millinats: u64,
+    /// How long another engine may take for a request.
+    #[serde(default = "request_limit_s")]
+    pub(crate) request_limit_s: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -129,6 +135,16 @@ pub(crate) struct Evidence {
 
 fn turns() -> String {
     "turns".to_owned()
+}
+
+/// The margin of envelopes that name none.
+pub(crate) fn margin_millinats() -> u64 {
+    100
+}
+
+/// The limit of envelopes that name none.
+pub(crate) fn request_limit_s() -> u64 {
+    600
 }
 
 /// The policy of envelopes and traces that name none.
@@ -187,10 +203,10 @@ impl Plan {
 
 impl Work for Workload {
     fn knows_arm(arm: &str) -> bool {
-        oracle::LADDER.contains(&arm) || arm == oracle::MOCK
+        oracle::LADDER.contains(&arm) || arm == oracle::MOCK || is_served(arm)
     }
 
-    fn check(&self, run: &Plan, _evidence: &Evidence, notes: &mut Notebook) {
+    fn check(&self, run: &Plan, evidence: &Evidence, notes: &mut Notebook) {
         notes.same(
             Layer::Format,
             "workload.kind",
@@ -223,10 +239,34 @@ impl Work for Workload {
             let asked = quote(&self.quarantine);
             format!("workload.quarantine is {asked}: a result is read at a turn from 1 on, a turn follows, and no agent is without a cache")
         });
+        self.check_served(run, evidence, notes);
     }
 }
 
 impl Workload {
+    /// Limits somebody can mean, and of other engines nothing that only ours can do.
+    fn check_served(&self, run: &Plan, evidence: &Evidence, notes: &mut Notebook) {
+        for (name, value, most) in [
+            ("run.margin_millinats", run.margin_millinats, 10_000),
+            ("run.request_limit_s", run.request_limit_s, 7_200),
+        ] {
+            notes.check(Layer::Format, (1..=most).contains(&value), || {
+                format!("{name} is {value}, expected 1 to {most}")
+            });
+        }
+        let served = |arm: &String| is_served(arm);
+        let any = run.arms.iter().any(served);
+        let plain = self.quarantine.is_none() && !evidence.kv;
+        notes.check(Layer::Format, plain || !any, || {
+            "workload.quarantine and evidence.kv are not for arms that another engine answers"
+                .to_owned()
+        });
+        let alone = any && run.arms.iter().all(served);
+        notes.check(Layer::Format, !alone, || {
+            "run.arms: other engines stand beside an arm of ours, and there is none".to_owned()
+        });
+    }
+
     /// Whether what is to be taken out can be.
     fn can_quarantine(&self, run: &Plan) -> bool {
         let scripted = run.arms.iter().any(|arm| arm == oracle::MOCK);
@@ -324,9 +364,9 @@ impl Envelope {
         self.mock.clone().filter(|_| arm == oracle::MOCK)
     }
 
-    /// Requests whose answers are compared: of the arm that makes most, the scripted one left out.
+    /// Requests whose answers are compared: of the arm of an engine of ours that makes most.
     pub(crate) fn requests(&self) -> u64 {
-        let real = self.run.arms.iter().filter(|arm| *arm != oracle::MOCK);
+        let real = (self.run.arms.iter()).filter(|arm| *arm != oracle::MOCK && !is_served(arm));
         let turns = real.map(|arm| self.workload_of(arm).turns);
         let most = turns.max().unwrap_or(0);
         self.workload.agents.saturating_mul(most)

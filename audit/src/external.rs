@@ -11,7 +11,6 @@ use crate::chain;
 use crate::hash;
 use crate::line::{BeginExternal, Body, Line, Program};
 use crate::notebook::{Layer, Notebook, Stop, quote};
-use crate::schema;
 use crate::trace::Asked;
 
 /// What comparison needs of one trace.
@@ -75,18 +74,23 @@ impl ExternalTrace {
         let model = |it: &Self| it.program.arguments.get(1).cloned();
         let what = "the model file among program.arguments";
         notes.same(Layer::Settings, what, &model(self), &model(first));
-        let Some(of_name) = of_name.filter(|_| self.program.sha256.is_some()) else {
-            return;
-        };
-        let (found, expected) = (&self.program, &of_name.program);
+        if let Some(of_name) = of_name.filter(|_| self.program.sha256.is_some()) {
+            self.program.check_same_build(&of_name.program, notes);
+        }
+    }
+}
+
+impl Program {
+    /// Digests and version are those of the other.
+    pub(crate) fn check_same_build(&self, other: &Self, notes: &mut Notebook) {
         for (what, found, expected) in [
-            ("program.sha256", &found.sha256, &expected.sha256),
+            ("program.sha256", &self.sha256, &other.sha256),
             (
                 "program.libraries_sha256",
-                &found.libraries_sha256,
-                &expected.libraries_sha256,
+                &self.libraries_sha256,
+                &other.libraries_sha256,
             ),
-            ("program.version", &found.version, &expected.version),
+            ("program.version", &self.version, &other.version),
         ] {
             notes.same(Layer::Settings, what, found, expected);
         }
@@ -171,28 +175,21 @@ impl Reading {
 }
 
 fn check_begin(begin: &BeginExternal, asked: &Asked<'_>, notes: &mut Notebook) {
-    schema::check_trace(&begin.schema, notes);
-    for (what, found, expected) in [
-        ("envelope", begin.envelope.as_str(), asked.envelope),
-        (
-            "envelope_sha256",
-            begin.envelope_sha256.as_str(),
-            asked.envelope_sha256,
-        ),
-        ("arm", begin.arm.as_str(), asked.arm),
-    ] {
-        notes.same(Layer::Format, what, found, expected);
-    }
+    let stated = [&*begin.envelope, &*begin.envelope_sha256, &*begin.arm];
+    asked.check_head(&begin.schema, stated, begin.rep, notes);
     let cell = Some(begin.cell.as_str());
     notes.same(Layer::Format, "cell", &cell, &asked.cell);
-    notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
-    let program = &begin.program;
+    check_digests(&begin.model_sha256, &begin.program, notes);
+}
+
+/// What is stated of the model and the program's files are digests.
+pub(crate) fn check_digests(model_sha256: &str, program: &Program, notes: &mut Notebook) {
     for (name, digest) in [
-        ("model_sha256", Some(&begin.model_sha256)),
-        ("program.sha256", program.sha256.as_ref()),
+        ("model_sha256", Some(model_sha256)),
+        ("program.sha256", program.sha256.as_deref()),
         (
             "program.libraries_sha256",
-            program.libraries_sha256.as_ref(),
+            program.libraries_sha256.as_deref(),
         ),
     ] {
         let Some(digest) = digest else { continue };

@@ -7,101 +7,36 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::envelope::{Envelope, Plan};
+use crate::arms::{Arms, stem};
+use crate::envelope::Plan;
 use crate::hash;
 use crate::identity;
 use crate::latencies;
 use crate::line::{End, Settings};
 use crate::notebook::{Layer, Notebook, brief, quote};
-use crate::oracle::{Cache, MOCK};
+use crate::oracle::{Cache, MOCK, is_served};
 use crate::possible;
 use crate::ratios;
 use crate::record::{Identity, Record, Sample};
 use crate::schema;
+use crate::server;
 use crate::statistics::{median_integer, rounded};
 use crate::trace::Trace;
-
-/// All traces of a run, by `<arm>-<rep>`.
-pub(crate) type Traces = BTreeMap<String, Trace>;
-
-/// The traces, seen arm by arm.
-pub(crate) struct Arms<'a> {
-    envelope: &'a Envelope,
-    traces: &'a Traces,
-}
-
-impl<'a> Arms<'a> {
-    pub(crate) fn traces(&self, arm: &str) -> impl Iterator<Item = &'a Trace> {
-        let reps = self.envelope.run.arm_reps.get(arm).copied().unwrap_or(0);
-        (0..reps).filter_map(move |rep| self.traces.get(&format!("{arm}-{rep}")))
-    }
-
-    /// The `end` lines of an arm all of whose repetitions have one.
-    pub(crate) fn ends(&self, arm: &str) -> Option<Vec<&'a End>> {
-        let ends: Vec<_> = self
-            .traces(arm)
-            .map(|trace| trace.end.as_ref())
-            .collect::<Option<_>>()?;
-        (!ends.is_empty()).then_some(ends)
-    }
-
-    /// Turns this arm plays.
-    pub(crate) fn turns(&self, arm: &str) -> u64 {
-        self.envelope.workload_of(arm).turns
-    }
-
-    /// Client-supplied positions this arm computed in its first `turns` turns; equal in all repetitions, or a finding.
-    pub(crate) fn computed(&self, arm: &str, turns: u64) -> Option<u64> {
-        let by_turn = self.traces(arm).next()?.computed.range(..turns);
-        Some(
-            by_turn
-                .map(|(_, computed)| *computed)
-                .fold(0, u64::saturating_add),
-        )
-    }
-
-    /// The arms that completed, in declared order.
-    pub(crate) fn completed(&self) -> impl Iterator<Item = &'a str> {
-        self.envelope
-            .run
-            .arms
-            .iter()
-            .map(String::as_str)
-            .filter(|arm| self.ends(arm).is_some())
-    }
-
-    /// The trace of this name, if its arm completed.
-    pub(crate) fn completed_trace(&self, name: &str) -> Option<&'a Trace> {
-        self.traces
-            .get(name)
-            .filter(|trace| self.ends(&trace.begin.arm).is_some())
-    }
-}
 
 /// Compares the record with the traces and gives the recomputed identity.
 pub(crate) fn check(
     record: &Record,
-    envelope: &Envelope,
     envelope_sha256: &str,
-    traces: &Traces,
+    arms: &Arms<'_>,
     notes: &mut Notebook,
 ) -> Option<Identity> {
-    let first = traces.values().next()?;
-    let ended = traces.values().filter(|trace| trace.end.is_some());
-    let longest = ended.max_by_key(|trace| trace.inputs_sha256.len());
-    for (name, trace) in traces {
-        notes.open(&format!("trace/{name}.jsonl"));
-        notes.turn_to(Some(1)); // `begin`
-        let of_arm = traces.values().find(|it| it.begin.arm == trace.begin.arm);
-        alike(trace, first, of_arm.unwrap_or(first), notes);
-        as_asked(trace, &envelope.run, notes);
-        notes.turn_to(None);
-        asks_alike(trace, longest, notes);
-    }
-    possible::check(record, traces, notes);
+    let first = arms.traces.values().next()?;
+    check_traces(arms, first, notes);
+    possible::check(record, arms.traces, notes);
+    server::figures::check_traces(arms, first, &record.machine, notes);
     notes.open("run.json");
-    let rounds = envelope.run.rounds().into_iter();
-    let order: Vec<String> = rounds.map(|(arm, rep)| format!("{arm}-{rep}")).collect();
+    let rounds = arms.envelope.run.rounds().into_iter();
+    let order: Vec<String> = rounds.map(|(arm, rep)| stem(arm, rep)).collect();
     check_order(record, &order, notes);
     let stray = record.cells.is_some() || record.model.numbers.is_some();
     notes.check(Layer::Record, !stray, || {
@@ -113,10 +48,9 @@ pub(crate) fn check(
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
     }
-    let arms = Arms { envelope, traces };
-    let identity = identity::recompute(&arms, &record.order, envelope.requests());
-    let ratios = ratios::recompute(&arms, &identity, &record.ratios);
-    let mut expected = run_figures(&arms, first, notes);
+    let identity = identity::recompute(arms, &record.order, arms.envelope.requests());
+    let ratios = ratios::recompute(arms, &identity, &record.ratios);
+    let mut expected = run_figures(arms, first, notes);
     expected["envelope_sha256"] = json!(envelope_sha256);
     expected["verdict"] = json!(ratios::headline(&ratios));
     expected["ratios"] = json!(ratios);
@@ -126,13 +60,14 @@ pub(crate) fn check(
     latencies::expect(
         &mut expected,
         &found,
-        &arms,
+        arms,
         record.instrument.as_ref(),
         notes,
     );
+    server::figures::check_strays(arms, &found, notes);
     let same_arms = keys(&found["arms"]) == keys(&expected["arms"]);
     if !same_arms {
-        let (found, expected) = (quote(&keys(&found["arms"])), quote(&envelope.run.arms));
+        let (found, expected) = (quote(&keys(&found["arms"])), quote(&arms.envelope.run.arms));
         let message = format!("arms are {found}, expected {expected}");
         notes.broken_at(Layer::Record, "arms", message);
     }
@@ -142,6 +77,23 @@ pub(crate) fn check(
     let rest = leaves(&found).saturating_sub(compared);
     *notes.asserted.entry("figures of run.json").or_default() += rest;
     Some(identity)
+}
+
+/// Traces of ours have one setting, the one asked for, and ask one question.
+fn check_traces(arms: &Arms<'_>, first: &Trace, notes: &mut Notebook) {
+    let longest = arms.longest_inputs();
+    for (name, trace) in arms.traces {
+        notes.open(&format!("trace/{name}.jsonl"));
+        notes.turn_to(Some(1)); // `begin`
+        let mut others = arms.traces.values();
+        let of_arm = others.find(|it| it.begin.arm == trace.begin.arm);
+        alike(trace, first, of_arm.unwrap_or(first), notes);
+        as_asked(trace, &arms.envelope.run, notes);
+        notes.turn_to(None);
+        if trace.end.is_some() {
+            asks_alike(&trace.inputs_sha256, &longest, notes);
+        }
+    }
 }
 
 /// What run.json must say of the run as a whole and of each arm.
@@ -228,13 +180,14 @@ pub(crate) fn as_asked(trace: &Trace, run: &Plan, notes: &mut Notebook) {
 }
 
 /// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.
-pub(crate) fn asks_alike(trace: &Trace, longest: Option<&Trace>, notes: &mut Notebook) {
-    let Some(longest) = longest.filter(|_| trace.end.is_some()) else {
-        return;
-    };
-    for (turn, ours) in &trace.inputs_sha256 {
+pub(crate) fn asks_alike(
+    inputs: &BTreeMap<u64, String>,
+    longest: &BTreeMap<u64, String>,
+    notes: &mut Notebook,
+) {
+    for (turn, ours) in inputs {
         let what = format!("the hash of all client-supplied ids of turn {turn}");
-        let theirs = longest.inputs_sha256.get(turn);
+        let theirs = longest.get(turn);
         notes.same(Layer::Prompt, &what, &Some(ours), &theirs);
     }
 }
@@ -265,9 +218,9 @@ fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
         load_ns: end.load_ns,
         warmup_ns: end.warmup_ns,
         wall_ns: end.wall_ns,
-        prefill_ns: end.prefill_ns,
-        decode_ns: end.decode_ns,
-        kv_bytes_peak: end.kv_bytes_peak,
+        prefill_ns: Some(end.prefill_ns),
+        decode_ns: Some(end.decode_ns),
+        kv_bytes_peak: Some(end.kv_bytes_peak),
         rss_bytes_peak: end.rss_bytes_peak,
     };
     let ended = arms
@@ -285,7 +238,8 @@ fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
             policy.and_then(|(cache, _)| cache.prefill_tokens(&arms.envelope.workload_of(arm))),
         "samples": ended.map(stated).collect::<Vec<_>>(),
     });
-    let totals = match (arms.ends(arm), arms.traces(arm).next()) {
+    let of_arm = match (arms.ends(arm), arms.traces(arm).next()) {
+        _ if is_served(arm) => server::figures::of_arm(arm, arms),
         (Some(ends), Some(first)) => totals(arm, &ends, first, notes),
         _ => TOTALS
             .iter()
@@ -293,13 +247,13 @@ fn arm_figures(arm: &str, arms: &Arms<'_>, notes: &mut Notebook) -> Value {
             .collect(),
     };
     if let Some(figures) = figures.as_object_mut() {
-        figures.extend(totals);
+        figures.extend(of_arm);
     }
     figures
 }
 
 /// The fields that are null for an arm that failed.
-const TOTALS: [&str; 15] = [
+pub(crate) const TOTALS: [&str; 15] = [
     "requests",
     "prefill_tokens_computed",
     "prefill_tokens_logical",

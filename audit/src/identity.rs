@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::figures::Arms;
-use crate::oracle::MOCK;
+use crate::arms::Arms;
+use crate::oracle::{MOCK, is_served};
 use crate::record::{Divergence, Identity};
 use crate::trace::{Output, Trace};
 
@@ -19,7 +19,7 @@ pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Ide
         .find_map(|trace| divergence(trace, &mut references));
     let arms = arms
         .completed()
-        .filter(|arm| *arm != MOCK)
+        .filter(|arm| *arm != MOCK && !is_served(arm))
         .map(str::to_owned)
         .collect();
     Identity {

@@ -7,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::figures::{Arms, keys};
+use crate::arms::Arms;
+use crate::figures::keys;
 use crate::notebook::{Layer, Notebook};
 use crate::record::Record;
 use crate::statistics::rounded;
-use crate::trace::Trace;
 
 /// Name, thousandths, and how many samples a percentile takes.
 const PERCENTILES: [(&str, u128, usize); 5] = [
@@ -125,6 +125,16 @@ impl Times {
             further: (token_t_ns.len() as u64).saturating_sub(1),
         }
     }
+
+    /// From pieces of several tokens each: what came with the first piece had no time of its own.
+    pub(crate) fn of_pieces(chunk_t_ns: &[u64], chunk_tokens: &[u64]) -> Self {
+        let further = chunk_tokens.iter().skip(1).copied();
+        Self {
+            first_ns: chunk_t_ns.first().copied().unwrap_or_default(),
+            last_ns: chunk_t_ns.last().copied().unwrap_or_default(),
+            further: further.fold(0, u64::saturating_add),
+        }
+    }
 }
 
 /// Adds to the expected run.json what a run with an `instrument` states of every arm and ratio.
@@ -139,11 +149,9 @@ pub(crate) fn expect(
         return;
     };
     for (name, figures) in expected["arms"].as_object_mut().into_iter().flatten() {
-        let completed = arms.ends(name);
-        let walls: Option<Vec<u64>> =
-            completed.map(|ends| ends.iter().map(|it| it.wall_ns).collect());
+        let walls = arms.walls(name);
         let wall_ns = figures["wall_ns"].as_u64();
-        let latencies = walls.as_ref().map(|_| distributions(arms.traces(name)));
+        let latencies = walls.as_ref().map(|_| distributions(&arms.times(name)));
         let p50 = |kind: &str| latencies.as_ref()?[kind]["percentiles"]["p50"]["nearest"].as_u64();
         let of_requests = [p50("ttft_ns"), p50("tpot_ns"), p50("e2e_ns")];
         let times = of_requests.into_iter().chain([wall_ns]).flatten();
@@ -160,10 +168,10 @@ pub(crate) fn expect(
     }
     for ratio in expected["ratios"].as_array_mut().into_iter().flatten() {
         let name = |key: &str| ratio[key].as_str().unwrap_or_default().to_owned();
-        let (ours, theirs) = (arms.ends(&name("arm")), arms.ends(&name("denominator")));
+        let (ours, theirs) = (arms.walls(&name("arm")), arms.walls(&name("denominator")));
         let pairs = theirs.into_iter().flatten().zip(ours.into_iter().flatten());
         let walls: Vec<f64> = pairs
-            .map(|(theirs, ours)| theirs.wall_ns as f64 / ours.wall_ns as f64)
+            .map(|(theirs, ours)| theirs as f64 / ours as f64)
             .collect();
         let judged = !ratio["verdict"].is_null();
         ratio["outliers"] = json!(judged.then(|| far_out(&walls, |ratio| *ratio)));
@@ -198,10 +206,7 @@ fn refuse_strays(found: &Value, notes: &mut Notebook) {
 }
 
 /// The times of all requests of all repetitions.
-fn distributions<'t>(traces: impl Iterator<Item = &'t Trace>) -> Value {
-    let times: Vec<Times> = traces
-        .flat_map(|trace| trace.outputs.values().map(|it| it.times))
-        .collect();
+fn distributions(times: &[Times]) -> Value {
     let gaps = times.iter().filter(|it| it.further > 0);
     json!({
         "ttft_ns": distribution(times.iter().map(|it| it.first_ns).collect()),

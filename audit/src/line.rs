@@ -3,14 +3,19 @@
 //! Not here: whether a line may stand where it stands, or is true (`trace`).
 #![allow(missing_docs)] // FORMAT.md documents every field
 
+pub(crate) mod server;
+
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::envelope::lru;
 use crate::format::{nullable, stated};
+use server::{
+    Answer, BeginScore, BeginServer, EndScore, EndServer, Prime, Primed, Probe, Ready, Score, Slot,
+};
 
 /// Chain fields and what the line says.
 #[derive(Debug)]
@@ -27,6 +32,17 @@ pub(crate) enum Body {
     BeginExternal(BeginExternal),
     External(External),
     EndExternal(EndExternal),
+    BeginServer(BeginServer),
+    Ready(Ready),
+    Probe(Probe),
+    Prime(Prime),
+    Primed(Primed),
+    Slot(Slot),
+    Answer(Answer),
+    EndServer(EndServer),
+    BeginScore(BeginScore),
+    Score(Score),
+    EndScore(EndScore),
     Text(Text),
     Request(Request),
     Prefix(Prefix),
@@ -90,7 +106,7 @@ pub(crate) struct BeginExternal {
     pub(crate) program: Program,
 }
 
-#[derive(Debug, PartialEq, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -282,6 +298,17 @@ impl<'de> Visitor<'de> for LineVisitor {
             "begin_external" => Body::BeginExternal(BeginExternal::deserialize(rest)?),
             "external" => Body::External(External::deserialize(rest)?),
             "end_external" => Body::EndExternal(EndExternal::deserialize(rest)?),
+            "begin_server" => Body::BeginServer(BeginServer::deserialize(rest)?),
+            "ready" => Body::Ready(Ready::deserialize(rest)?),
+            "probe" => Body::Probe(Probe::deserialize(rest)?),
+            "prime" => Body::Prime(Prime::deserialize(rest)?),
+            "primed" => Body::Primed(Primed::deserialize(rest)?),
+            "slot" => Body::Slot(Slot::deserialize(rest)?),
+            "answer" => Body::Answer(Answer::deserialize(rest)?),
+            "end_server" => Body::EndServer(EndServer::deserialize(rest)?),
+            "begin_score" => Body::BeginScore(BeginScore::deserialize(rest)?),
+            "score" => Body::Score(Score::deserialize(rest)?),
+            "end_score" => Body::EndScore(EndScore::deserialize(rest)?),
             "text" => Body::Text(Text::deserialize(rest)?),
             "request" => Body::Request(Request::deserialize(rest)?),
             "prefix" => Body::Prefix(Prefix::deserialize(rest)?),

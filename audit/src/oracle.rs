@@ -16,6 +16,20 @@ pub(crate) const LADDER: [&str; 5] = [
 /// The arm whose times are scripted; it stands beside the ladder.
 pub(crate) const MOCK: &str = "mock";
 
+/// Whether the engine behind an arm's name uses its fused attention; `None` for arms that no other engine answers.
+pub(crate) fn served_with_flash(arm: &str) -> Option<bool> {
+    let way = arm.strip_prefix("llama-server:")?;
+    let (way, fused) = way
+        .strip_suffix("-fa1")
+        .map_or((way, false), |way| (way, true));
+    matches!(way, "agent" | "agent-batched" | "shared").then_some(fused)
+}
+
+/// Whether another engine answers this arm's requests.
+pub(crate) fn is_served(arm: &str) -> bool {
+    served_with_flash(arm).is_some()
+}
+
 /// Positions of a page.
 pub(crate) const PAGE_POSITIONS: u64 = 64;
 
@@ -38,7 +52,9 @@ impl Cache {
             "agent-kv" => Some((Self::Session, false)),
             "agent-kv-batched" => Some((Self::Session, true)),
             "instance-shared" | "fused" | "fak" | "fak-unshared" => Some((Self::Shared, true)),
-            _ => None,
+            _ if !is_served(arm) => None,
+            _ if arm.contains(":shared") => Some((Self::Shared, true)),
+            _ => Some((Self::Session, arm.contains("-batched"))),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Not here: whether either is true.
 
-use crate::figures::Traces;
+use crate::arms::Traces;
 use crate::line::{End, Settings};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::record::{Machine, Numbers, Record};
@@ -15,7 +15,7 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
         notes.open(&format!("trace/{name}.jsonl"));
         let settings = &trace.begin.settings;
         notes.turn_to(Some(1)); // `begin`
-        check_settings(settings, &record.machine, notes);
+        check_kernels(&settings.kernels, &record.machine, notes);
         if let Some(end) = &trace.end {
             notes.turn_to(Some(trace.lines));
             check_memory(end, settings, &record.machine, notes);
@@ -27,15 +27,17 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
     }
 }
 
-fn check_settings(settings: &Settings, machine: &Machine, notes: &mut Notebook) {
-    let needed: &[&str] = match settings.kernels.as_str() {
+/// The machine has what these kernels need.
+#[track_caller]
+pub(crate) fn check_kernels(kernels: &str, machine: &Machine, notes: &mut Notebook) {
+    let needed: &[&str] = match kernels {
         "avx2" => &["avx2", "fma"],
         "avx512" => &["avx2", "fma", "avx512f"],
         _ => &[],
     };
     let has = |name: &&str| machine.isa.iter().any(|it| it == name);
     notes.check(Layer::Settings, needed.iter().all(has), || {
-        let (kernels, isa) = (quote(&settings.kernels), quote(&machine.isa));
+        let (kernels, isa) = (quote(kernels), quote(&machine.isa));
         format!("settings.kernels is {kernels}, but the machine of run.json has {isa}")
     });
 }
@@ -76,12 +78,23 @@ fn check_memory(end: &End, settings: &Settings, machine: &Machine, notes: &mut N
         ("kv_bytes_peak", Some(end.kv_bytes_peak)),
         ("rss_bytes_peak", end.rss_bytes_peak),
     ] {
-        let most = machine.memory_bytes; // 0: the machine would not say
-        let fits = most == 0 || bytes.unwrap_or(0) <= most;
-        notes.check(Layer::Memory, fits, || {
-            format!("{name} is {bytes:?}, the machine of run.json has {most} bytes")
-        });
+        check_machine(name, bytes, machine, notes);
     }
+}
+
+/// So much was held, if it is known, as lies in the machine's memory.
+#[track_caller]
+pub(crate) fn check_machine(
+    name: &str,
+    bytes: Option<u64>,
+    machine: &Machine,
+    notes: &mut Notebook,
+) {
+    let most = machine.memory_bytes; // 0: the machine would not say
+    let fits = most == 0 || bytes.unwrap_or(0) <= most;
+    notes.check(Layer::Memory, fits, || {
+        format!("{name} is {bytes:?}, the machine of run.json has {most} bytes")
+    });
 }
 
 /// The cache held at least the positions that requests were decoding from, and at most its pages.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::ceilings::Ceilings;
 use crate::format::{keyed, nullable, stated};
 use crate::latencies::{Instrument, Noise};
+use crate::line::Program;
+use crate::line::server::ServerSettings;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -280,6 +282,53 @@ struct Arm {
     outliers: Option<Vec<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_instrument_limit: Option<bool>,
+    /// Only of arms that another engine answers, as what follows.
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
+    server: Option<Server>,
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
+    score: Option<Score>,
+}
+
+/// Another engine, as it was started and as it says it is set.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Server {
+    program: Program,
+    #[serde(deserialize_with = "nullable")]
+    settings: Option<ServerSettings>,
+}
+
+/// Its answers as our model reads them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Score {
+    tokens: u64,
+    exact_tokens: u64,
+    exact_share: f64,
+    worst_micronats: u64,
+    #[serde(deserialize_with = "nullable")]
+    first_divergence: Option<ScoredToken>,
+    #[serde(deserialize_with = "nullable")]
+    beyond_margin: Option<ScoredToken>,
+}
+
+/// A token of an answer that is not the greatest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScoredToken {
+    pub(crate) rep: u64,
+    pub(crate) agent: u64,
+    pub(crate) turn: u64,
+    pub(crate) position: u64,
+    pub(crate) micronats: u64,
 }
 
 /// Times of the requests of an arm.
@@ -315,9 +364,12 @@ pub(crate) struct Sample {
     pub(crate) load_ns: u64,
     pub(crate) warmup_ns: u64,
     pub(crate) wall_ns: u64,
-    pub(crate) prefill_ns: u64,
-    pub(crate) decode_ns: u64,
-    pub(crate) kv_bytes_peak: u64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) prefill_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) decode_ns: Option<u64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) kv_bytes_peak: Option<u64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) rss_bytes_peak: Option<u64>,
 }
@@ -330,7 +382,8 @@ pub(crate) struct Ratio {
     #[serde(deserialize_with = "nullable")]
     pub(crate) label: Option<String>,
     pub(crate) pairs: u64,
-    pub(crate) prefill_tokens: f64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) prefill_tokens: Option<f64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) wall: Option<f64>,
     #[serde(deserialize_with = "nullable")]

@@ -6,18 +6,22 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::arms::{Arms, Servers, Traces, stem};
 use crate::cell::{Cell, CellDemands, EngineWork, flash_attention};
 use crate::cells::{self, CellTraces};
 use crate::declared;
 use crate::demands::Demands;
 use crate::envelope::Envelope;
 use crate::external;
-use crate::figures::{self, Traces};
+use crate::figures;
 use crate::format;
 use crate::notebook::{Checks, Layer, Notebook};
+use crate::oracle::is_served;
 use crate::record::{Identity, Record};
 use crate::report::Report;
 use crate::seal::{self, Sums};
+use crate::server::score::{self, Scored};
+use crate::server::{self, ServerTrace};
 use crate::session::Session;
 use crate::trace::{self, Asked};
 
@@ -57,12 +61,14 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     if !envelope.check(notes) {
         return None;
     }
-    let stems = envelope.required().map(|(arm, rep)| format!("{arm}-{rep}"));
-    check_files(stems, &sums, notes);
+    let stems = envelope.required().map(|(arm, rep)| stem(arm, rep));
+    let served = envelope.required().filter(|(arm, _)| is_served(arm));
+    let scores: Vec<String> = served.map(|(arm, rep)| score_path(arm, rep)).collect();
+    check_files(stems, &scores, &sums, notes);
     let envelope_sha256 = sums.get("envelope.json")?;
     let record: Record = format::read(dir, "run.json", notes)?;
-    let mut traces = Traces::new();
-    let mut required = 0;
+    let (mut traces, mut servers) = (Traces::new(), Servers::default());
+    let (mut required, mut scores) = (0, 0);
     for (arm, rep) in envelope.required() {
         required += 1;
         let asked = Asked {
@@ -74,16 +80,52 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
             rep,
             kv: envelope.evidence.kv,
         };
-        let stem = format!("{arm}-{rep}");
-        let demands = Demands::Session(Session::new(&envelope, arm));
-        if let Some(trace) = trace::read(dir, &trace_path(&stem), &asked, demands, notes) {
-            traces.insert(stem, trace);
+        let stem = stem(arm, rep);
+        let path = trace_path(&stem);
+        if is_served(arm) {
+            let Some(trace) = server::read(dir, &path, &asked, &envelope, notes) else {
+                continue;
+            };
+            if check_scored(&trace, &sums, notes) {
+                scores += 1;
+                let scored = Scored {
+                    trace: &trace,
+                    sha256: sums.get(&path).map_or("", String::as_str),
+                    run: &envelope.run,
+                };
+                let read = score::read(dir, &score_path(arm, rep), &asked, scored, notes);
+                servers.scores.extend(read.map(|it| (stem.clone(), it)));
+            }
+            servers.traces.insert(stem, trace);
+            continue;
         }
+        let demands = Demands::Session(Session::new(&envelope, arm));
+        let read = trace::read(dir, &path, &asked, demands, notes);
+        traces.extend(read.map(|trace| (stem, trace)));
     }
-    if traces.len() < required {
+    if traces.len() + servers.traces.len() < required || servers.scores.len() < scores {
         return None; // the trace that could not be followed is the finding
     }
-    figures::check(&record, &envelope, envelope_sha256, &traces, notes)
+    let arms = Arms {
+        envelope: &envelope,
+        traces: &traces,
+        servers: &servers,
+    };
+    figures::check(&record, envelope_sha256, &arms, notes)
+}
+
+/// Answers are scored if and only if all of them came. Whether there is a score to read.
+fn check_scored(trace: &ServerTrace, sums: &Sums, notes: &mut Notebook) -> bool {
+    let path = score_path(&trace.begin.arm, trace.begin.rep);
+    let (ended, scored) = (trace.end.is_some(), sums.contains_key(&path));
+    notes.open(&path);
+    notes.check(Layer::Seal, ended || !scored, || {
+        "scores a trace that did not end in `end_server`".to_owned()
+    });
+    notes.check(Layer::Seal, scored || !ended, || {
+        "is missing: its trace ended in `end_server`".to_owned()
+    });
+    ended && scored
 }
 
 /// The same for a run of cells.
@@ -98,7 +140,7 @@ fn examine_cells(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identi
         .flat_map(|cell| envelope.required().map(move |(arm, rep)| (cell, arm, rep)))
         .collect();
     let stem = |(cell, arm, rep): &(&Cell, &str, u64)| cells::stem(&cell.name, arm, *rep);
-    check_files(places.iter().map(stem), sums, notes);
+    check_files(places.iter().map(stem), &[], sums, notes);
     let envelope_sha256 = sums.get("envelope.json")?;
     let record: Record = format::read(dir, "run.json", notes)?;
     let mut traces = CellTraces::default();
@@ -129,8 +171,13 @@ fn examine_cells(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identi
     cells::check(&record, &envelope, envelope_sha256, &traces, notes)
 }
 
-/// A run holds the traces its envelope asks for, and nothing else.
-fn check_files(stems: impl Iterator<Item = String>, sums: &Sums, notes: &mut Notebook) {
+/// A run holds the traces its envelope asks for, and nothing else but `scores`, which there may be.
+fn check_files(
+    stems: impl Iterator<Item = String>,
+    scores: &[String],
+    sums: &Sums,
+    notes: &mut Notebook,
+) {
     let traces = stems.map(|stem| trace_path(&stem));
     let fixed = ["envelope.toml", "envelope.json", "run.json"].map(str::to_owned);
     let mut required: Vec<String> = fixed.into_iter().chain(traces).collect();
@@ -141,7 +188,7 @@ fn check_files(stems: impl Iterator<Item = String>, sums: &Sums, notes: &mut Not
     }
     for path in sums
         .keys()
-        .filter(|path| required.binary_search(path).is_err())
+        .filter(|path| required.binary_search(path).is_err() && !scores.contains(path))
     {
         notes.open(path);
         notes.broken(
@@ -149,6 +196,10 @@ fn check_files(stems: impl Iterator<Item = String>, sums: &Sums, notes: &mut Not
             "does not belong to this run: the envelope asks for no such file",
         );
     }
+}
+
+fn score_path(arm: &str, rep: u64) -> String {
+    trace_path(&format!("{}.score", stem(arm, rep)))
 }
 
 fn trace_path(stem: &str) -> String {

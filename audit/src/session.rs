@@ -211,14 +211,15 @@ impl Session {
         }
     }
 
-    pub(crate) fn finish(&mut self, finish: &Finish, notes: &mut Notebook) {
+    /// A request got all of its output.
+    pub(crate) fn answered(&mut self, ids: &[u32], notes: &mut Notebook) {
         self.open = self.open.saturating_sub(1);
-        notes.same(
-            Layer::Prompt,
-            "length of ids",
-            &(finish.ids.len() as u64),
-            &self.work.decode,
-        );
+        let (length, declared) = (ids.len() as u64, &self.work.decode);
+        notes.same(Layer::Prompt, "length of ids", &length, declared);
+    }
+
+    pub(crate) fn finish(&mut self, finish: &Finish, notes: &mut Notebook) {
+        self.answered(&finish.ids, notes);
         if self.script.is_some() {
             let (found, none) = (finish.logits_sha256.as_str(), hash::of_bytes(b""));
             let what = "logits_sha256 (a scripted arm has no logits)";
@@ -226,23 +227,25 @@ impl Session {
         }
     }
 
-    /// Compares a whole trace's sums with the closed forms of its arm; one that may have had to evict can have computed more.
-    pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
+    /// Compares the sums that are the same in every arm with their closed forms.
+    pub(crate) fn sums(&self, requests: u64, logical: u64, decoded: u64, notes: &mut Notebook) {
         let work = &self.work;
         let rows = [
-            (
-                "requests",
-                counted.requests,
-                work.agents.checked_mul(work.turns),
-            ),
-            ("prompt_len", counted.logical, oracle::logical_tokens(work)),
-            ("output ids", counted.decoded, oracle::decode_tokens(work)),
+            ("requests", requests, work.agents.checked_mul(work.turns)),
+            ("prompt_len", logical, oracle::logical_tokens(work)),
+            ("output ids", decoded, oracle::decode_tokens(work)),
         ];
         for (what, counted, closed_form) in rows {
             let what = format!("the sum of {what} (against the closed form)");
             notes.same(Layer::Count, &what, &Some(counted), &closed_form);
             notes.recomputed("closed forms", 1);
         }
+    }
+
+    /// Compares a whole trace's sums with the closed forms of its arm; one that may have had to evict can have computed more.
+    pub(crate) fn end(&self, cache: Cache, counted: &Counters, notes: &mut Notebook) {
+        let work = &self.work;
+        self.sums(counted.requests, counted.logical, counted.decoded, notes);
         let least = cache.prefill_tokens(work);
         let enough = oracle::pages_enough(work).is_some_and(|pages| pages <= self.kv_pages);
         let exact = cache == Cache::None || enough;

@@ -5,6 +5,7 @@
 
 mod counters;
 mod kv;
+mod prompts;
 mod quarantine;
 mod request;
 mod reuse;
@@ -23,15 +24,11 @@ use crate::oracle::{Cache, MOCK};
 use crate::schema;
 
 pub(crate) use counters::Counters;
+pub(crate) use prompts::{Prompted, Prompts};
 use quarantine::Barred;
 pub(crate) use quarantine::Cut;
-use request::{Asking, Progress};
-use reuse::Reuse;
-use transcripts::Transcripts;
-
-/// Ids one trace may make us hold (half a GiB of them): those it states, the prompts of open requests, and what the
-/// caches held.
-const MAX_IDS_HELD: usize = 1 << 27;
+use request::Asking;
+pub(crate) use reuse::Reuse;
 
 /// Which trace is being read, and what it must agree with.
 pub(crate) struct Asked<'a> {
@@ -43,6 +40,28 @@ pub(crate) struct Asked<'a> {
     pub(crate) rep: u64,
     /// Whether it ends with what the cache holds.
     pub(crate) kv: bool,
+}
+
+impl Asked<'_> {
+    /// Compares what every first line states, whatever kind of trace it begins: its schema, envelope, the hash of that, arm
+    /// and repetition.
+    pub(crate) fn check_head(
+        &self,
+        schema: &str,
+        [envelope, envelope_sha256, arm]: [&str; 3],
+        rep: u64,
+        notes: &mut Notebook,
+    ) {
+        schema::check_trace(schema, notes);
+        for (what, found, expected) in [
+            ("envelope", envelope, self.envelope),
+            ("envelope_sha256", envelope_sha256, self.envelope_sha256),
+            ("arm", arm, self.arm),
+        ] {
+            notes.same(Layer::Format, what, found, expected);
+        }
+        notes.same(Layer::Format, "rep", &rep, &self.rep);
+    }
 }
 
 /// What comparison between traces needs of one.
@@ -96,8 +115,8 @@ struct Reader<'a> {
     begin: Option<Begin>,
     end: Option<End>,
     error: Option<String>,
-    /// Texts and finished requests.
-    transcripts: Transcripts,
+    /// What clients said so far.
+    prompts: Prompts,
     /// Requests that have not finished.
     requests: BTreeMap<String, Asking>,
     reuse: Reuse,
@@ -109,13 +128,7 @@ struct Reader<'a> {
     computed: BTreeMap<u64, u64>,
     /// Most positions the cache held at once, at least.
     held_positions: u64,
-    /// By session: its agent, its next turn, and whether a turn is running.
-    sessions: BTreeMap<String, Progress>,
-    /// By agent: its session.
-    agents: BTreeMap<u64, String>,
     open_peak: u64,
-    /// Ids held now.
-    ids_held: usize,
     counted: Counters,
 }
 
@@ -139,17 +152,14 @@ pub(crate) fn read(
         begin: None,
         end: None,
         error: None,
-        transcripts: Transcripts::default(),
+        prompts: Prompts::default(),
         requests: BTreeMap::new(),
         reuse: Reuse::new(cache),
         barred: Vec::new(),
         kv_nodes: None,
         computed: BTreeMap::new(),
         held_positions: 0,
-        sessions: BTreeMap::new(),
-        agents: BTreeMap::new(),
         open_peak: 0,
-        ids_held: 0,
         counted: Counters::default(),
     };
     let whole = chain::read(&dir.join(name), notes, |line, notes| {
@@ -199,10 +209,8 @@ impl Reader<'_> {
         match line.body {
             Body::Begin(begin) => self.begin(begin, notes),
             Body::Text(text) => {
-                self.hold(text.ids.len(), notes)?;
                 self.demands.text(&text.ids, notes);
-                let new = self.transcripts.add_text(text.name, text.ids);
-                notes.insist(new, || "a text of this name was stated before".to_owned())?;
+                self.prompts.text(text, notes)?;
             }
             Body::Request(request) => {
                 self.step_floor_t_ns = t_ns;
@@ -220,7 +228,7 @@ impl Reader<'_> {
                 self.error = Some(failure.message);
             }
             Body::End(end) => self.end(end, t_ns, notes)?,
-            Body::BeginExternal(_) | Body::External(_) | Body::EndExternal(_) => {
+            _ => {
                 return Err(notes.stop("belongs into the trace of another program"));
             }
         }
@@ -229,18 +237,9 @@ impl Reader<'_> {
 
     fn begin(&mut self, begin: Begin, notes: &mut Notebook) {
         let (asked, settings) = (self.asked, &begin.settings);
-        schema::check_trace(&begin.schema, notes);
-        notes.same(
-            Layer::Format,
-            "envelope",
-            begin.envelope.as_str(),
-            asked.envelope,
-        );
-        let (found, expected) = (begin.envelope_sha256.as_str(), asked.envelope_sha256);
-        notes.same(Layer::Format, "envelope_sha256", found, expected);
+        let stated = [&*begin.envelope, &*begin.envelope_sha256, &*begin.arm];
+        asked.check_head(&begin.schema, stated, begin.rep, notes);
         notes.same(Layer::Format, "cell", &begin.cell.as_deref(), &asked.cell);
-        notes.same(Layer::Format, "arm", begin.arm.as_str(), asked.arm);
-        notes.same(Layer::Format, "rep", &begin.rep, &asked.rep);
         notes.same(
             Layer::Settings,
             "settings.cache",
@@ -387,22 +386,14 @@ impl Reader<'_> {
             .is_some_and(|begin| begin.settings.batched)
     }
 
-    /// Refuses a trace that would make us hold more ids than the limit.
-    fn hold(&mut self, ids: usize, notes: &mut Notebook) -> Result<(), Stop> {
-        self.ids_held = self.ids_held.saturating_add(ids);
-        notes.insist(self.ids_held <= MAX_IDS_HELD, || {
-            format!("the trace holds more than the limit of {MAX_IDS_HELD} ids")
-        })
-    }
-
     fn into_trace(self) -> Option<Trace> {
         let begin = self.begin?;
         Some(Trace {
             begin,
             end: self.end,
             error: self.error,
-            inputs_sha256: self.transcripts.inputs_sha256(),
-            outputs: self.transcripts.into_outputs(),
+            inputs_sha256: self.prompts.inputs_sha256(),
+            outputs: self.prompts.into_outputs(),
             timed: self.demands.timed(),
             lines: self.lines,
             last_t_ns: self.last_t_ns,

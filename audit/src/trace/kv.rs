@@ -60,7 +60,7 @@ impl Reader<'_> {
             });
         }
         let session = node.session.as_ref();
-        let known = session.is_none_or(|it| self.sessions.contains_key(it));
+        let known = session.is_none_or(|it| self.prompts.has_session(it));
         notes.check(Layer::Format, known, || {
             format!(
                 "page {id} was written by {}, which nobody is",

@@ -48,9 +48,12 @@ impl Reader<'_> {
         let id = &line.request;
         let (prompt, of) = if let Some(open) = self.requests.get(id) {
             (open.ids().to_vec(), open.of())
-        } else if let Some(place) = self.transcripts.find(&Base::Request(id.clone())) {
-            let said = self.transcripts.at(place);
-            let prompt = self.transcripts.ids(place, said.keep + said.appended);
+        } else if let Some(place) = (self.prompts.transcripts).find(&Base::Request(id.clone())) {
+            let said = self.prompts.transcripts.at(place);
+            let prompt = self
+                .prompts
+                .transcripts
+                .ids(place, said.keep + said.appended);
             (prompt, said.of.unwrap_or_default())
         } else {
             return Err(notes.stop(format!("no request {id:?} was stated before")));
@@ -69,7 +72,7 @@ impl Reader<'_> {
         let first_page_end = (start / PAGE_POSITIONS + 1) * PAGE_POSITIONS;
         let mut key = prompt;
         key.truncate(end.min(first_page_end) as usize);
-        self.hold(key.len(), notes)?;
+        self.prompts.hold(key.len(), notes)?;
         let barred = self.requests.values();
         let running = barred.filter(|it| it.ids().starts_with(&key));
         let running = running.count() as u64;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Reader;
+use super::prompts::Prompted;
 use super::quarantine::barred_at;
-use super::transcripts::{Place, Transcript};
+use super::{Output, Reader};
 use crate::hash;
 use crate::latencies::Times;
 use crate::line::{Finish, Prefill, Prefix, Request};
@@ -23,25 +23,14 @@ pub(super) enum Stage {
 
 /// One request that has not finished.
 pub(super) struct Asking {
-    request: Request,
+    prompted: Prompted,
     t_ns: u64,
     stage: Stage,
-    /// What it continues.
-    base: Option<Place>,
-    /// The prompt.
-    ids: Vec<u32>,
     matched: u64,
     /// When its `prefill` line was written.
     prefill_t_ns: u64,
     /// Most requests open at once while this one was.
     open_peak: u64,
-}
-
-/// How far a session has come.
-pub(super) struct Progress {
-    agent: u64,
-    next_turn: u64,
-    running: bool,
 }
 
 impl Reader<'_> {
@@ -52,93 +41,30 @@ impl Reader<'_> {
         notes: &mut Notebook,
     ) -> Result<(), Stop> {
         let id = &request.id;
-        let known = self.requests.contains_key(id) || self.transcripts.has_finished(id);
+        let known = self.requests.contains_key(id) || self.prompts.has_finished(id);
         notes.insist(!known, || format!("a request {id:?} was stated before"))?;
-        self.follow_turns(&request, notes)?;
-        let base = self.base(&request, notes)?;
-        let (base_len, base_of) = base.map_or((0, None), |place| {
-            let base = self.transcripts.at(place);
-            (base.len(), base.of)
-        });
-        let keep = usize::try_from(request.keep).ok();
-        let Some(keep) = keep.filter(|keep| *keep <= base_len) else {
-            let keep = request.keep;
-            return Err(notes.stop(format!("keep is {keep}, the base has {base_len} ids")));
-        };
-        let appended = request.append.len();
-        self.hold(keep.saturating_add(2 * appended), notes)?; // the prompt, and what it appends for later
-        let mut ids = base.map_or(Vec::new(), |place| self.transcripts.ids(place, keep));
-        ids.extend_from_slice(&request.append);
-        let (length, sha256) = (ids.len() as u64, hash::of_ids(&ids));
-        notes.same(Layer::Prompt, "prompt_len", &request.prompt_len, &length);
-        let stated = &request.prompt_sha256;
-        notes.same(Layer::Prompt, "prompt_sha256", stated, &sha256);
-        notes.recomputed("prompts", 1);
-        (self.demands).request(&request, base_len as u64, base_of, notes);
+        let prompted = self.prompts.ask(request, notes)?;
+        let (base_len, base_of) = (prompted.base_len, prompted.base_of);
+        (self.demands).request(&prompted.request, base_len, base_of, notes);
         self.counted.requests += 1;
-        self.counted.logical += length;
+        self.counted.logical += prompted.ids.len() as u64;
         self.counted.first_request_t_ns.get_or_insert(t_ns);
         let open = self.requests.len() as u64 + 1;
         self.open_peak = self.open_peak.max(open);
         for other in self.requests.values_mut() {
             other.open_peak = other.open_peak.max(open);
         }
-        let id = request.id.clone();
+        let id = prompted.request.id.clone();
         let asking = Asking {
-            request,
+            prompted,
             t_ns,
             stage: Stage::Requested,
-            base,
-            ids,
             matched: 0,
             prefill_t_ns: 0,
             open_peak: open,
         };
         self.requests.insert(id, asking);
         Ok(())
-    }
-
-    /// Holds every session to one agent and to turns in order, each after the finish of the one before.
-    fn follow_turns(&mut self, request: &Request, notes: &mut Notebook) -> Result<(), Stop> {
-        let Request {
-            session,
-            agent,
-            turn,
-            ..
-        } = request;
-        let of_agent = self.agents.entry(*agent).or_insert_with(|| session.clone());
-        notes.insist(of_agent == session, || {
-            format!("agent {agent} has two sessions, {of_agent:?} and {session:?}")
-        })?;
-        let start = Progress {
-            agent: *agent,
-            next_turn: 0,
-            running: false,
-        };
-        let progress = self.sessions.entry(session.clone()).or_insert(start);
-        let next = (progress.agent, progress.next_turn);
-        notes.insist(next == (*agent, *turn), || {
-            let (agent, turn) = next;
-            format!("session {session:?} continues with agent {agent}, turn {turn}")
-        })?;
-        notes.insist(!progress.running, || {
-            format!("turn {turn} of {session:?} precedes the finish of the turn before")
-        })?;
-        progress.running = true;
-        progress.next_turn += 1;
-        Ok(())
-    }
-
-    fn base(&self, request: &Request, notes: &mut Notebook) -> Result<Option<Place>, Stop> {
-        let Some(base) = &request.base else {
-            return Ok(None);
-        };
-        let place = self.transcripts.find(base);
-        place.map(Some).ok_or_else(|| {
-            notes.stop(format!(
-                "base: {base:?} was not stated or has not finished before"
-            ))
-        })
     }
 
     pub(super) fn prefix(&mut self, prefix: &Prefix, notes: &mut Notebook) -> Result<(), Stop> {
@@ -167,7 +93,9 @@ impl Reader<'_> {
         self.counted.matched = self.counted.matched.saturating_add(matched);
         notes.recomputed("request counters", 1);
 
-        let (limit, own_limit) = self.reuse.limits(&asking.request.session, &asking.ids);
+        let (limit, own_limit) = self
+            .reuse
+            .limits(&asking.prompted.request.session, &asking.prompted.ids);
         notes.check(Layer::Reuse, matched <= limit, || {
             format!("matched is {matched}, beyond the oracle: {limit} matching positions existed")
         });
@@ -176,7 +104,7 @@ impl Reader<'_> {
                 "own is {own}, beyond the oracle: the session had {own_limit} of these positions"
             )
         });
-        let barred_at = barred_at(&self.barred, &asking.ids);
+        let barred_at = barred_at(&self.barred, &asking.prompted.ids);
         notes.same(Layer::Reuse, "barred_at", &prefix.barred_at, &barred_at);
         let past = barred_at.is_some_and(|barred_at| matched > barred_at);
         notes.check(Layer::Reuse, !past, || {
@@ -196,16 +124,21 @@ impl Reader<'_> {
         let asking = at_stage(&mut self.requests, &prefill.request, Stage::Matched, notes)?;
         asking.stage = Stage::Prefilled;
         asking.prefill_t_ns = t_ns;
-        let held = self.reuse.computed(&asking.request.session, &asking.ids);
+        let held = self
+            .reuse
+            .computed(&asking.prompted.request.session, &asking.prompted.ids);
         let Prefill {
             computed,
             replayed,
             chunks,
             ..
         } = *prefill;
-        let of_turn = self.computed.entry(asking.request.turn).or_default();
+        let of_turn = self
+            .computed
+            .entry(asking.prompted.request.turn)
+            .or_default();
         *of_turn = of_turn.saturating_add(computed);
-        let (matched, prompt_len) = (asking.matched, asking.ids.len() as u64);
+        let (matched, prompt_len) = (asking.matched, asking.prompted.ids.len() as u64);
         let whole = matched
             .saturating_add(computed)
             .saturating_add(prefill.carried);
@@ -238,7 +171,7 @@ impl Reader<'_> {
         sums.chunks = sums.chunks.saturating_add(chunks);
         notes.recomputed("request counters", 3);
         self.count_held(None);
-        self.hold(held, notes)
+        self.prompts.hold(held, notes)
     }
 
     /// Positions whose token was sampled earlier but never fed: the base's last output token, unless it was matched.
@@ -247,12 +180,16 @@ impl Reader<'_> {
         let Some(asking) = self.requests.get(id) else {
             return 0;
         };
-        let Some(base) = asking.base.map(|place| self.transcripts.at(place)) else {
+        let Some(base) = asking
+            .prompted
+            .base
+            .map(|place| self.prompts.transcripts.at(place))
+        else {
             return 0;
         };
         let pending = base.cached() as u64;
         let fed = base.of.is_some() && self.cache != Cache::None;
-        u64::from(fed && asking.request.keep > pending && asking.matched <= pending)
+        u64::from(fed && asking.prompted.request.keep > pending && asking.matched <= pending)
     }
 
     /// Positions the cache must hold for the requests that are decoding, with `finishing` its outputs too: what each wrote
@@ -262,7 +199,7 @@ impl Reader<'_> {
         let decoding = |it: &(&String, &Asking)| it.1.stage == Stage::Prefilled;
         for (id, asking) in self.requests.iter().filter(decoding) {
             let fed = finishing.filter(|it| it.0 == id).map_or(0, |it| it.1);
-            let length = asking.ids.len() as u64 + fed;
+            let length = asking.prompted.ids.len() as u64 + fed;
             own = own.saturating_add(length.saturating_sub(asking.matched));
             all = all.saturating_add(length);
             longest = length.max(longest);
@@ -281,7 +218,7 @@ impl Reader<'_> {
         t_ns: u64,
         notes: &mut Notebook,
     ) -> Result<(), Stop> {
-        self.hold(finish.ids.len(), notes)?;
+        self.prompts.hold(finish.ids.len(), notes)?;
         self.demands.finish(finish, notes);
         let batched = self.batched();
         let length = finish.ids.len() as u64;
@@ -291,8 +228,14 @@ impl Reader<'_> {
         let Some(asking) = self.requests.remove(&finish.request) else {
             return Ok(()); // it was there two lines above
         };
-        let held = self.keep(asking, finish);
-        self.hold(held, notes)?;
+        let output = Output {
+            ids: finish.ids.clone(),
+            logits_sha256: finish.logits_sha256.clone(),
+            times: Times::of(&finish.token_t_ns),
+        };
+        let (session, cached) = self.prompts.answered(asking.prompted, output);
+        let held = self.reuse.computed(&session, &cached);
+        self.prompts.hold(held, notes)?;
         for (place, width) in finish.batch.iter().enumerate() {
             let phase = if place == 0 {
                 &mut self.counted.prefill
@@ -308,54 +251,23 @@ impl Reader<'_> {
         *notes.asserted.entry("clock times").or_default() += length;
         Ok(())
     }
-
-    /// Keeps of a finished request what later ones and other traces need, and gives the rest back. How many ids are held
-    /// more for it.
-    fn keep(&mut self, asking: Asking, finish: &Finish) -> usize {
-        let Asking {
-            request,
-            base,
-            mut ids,
-            ..
-        } = asking;
-        self.ids_held = self.ids_held.saturating_sub(ids.len());
-        ids.extend_from_slice(&finish.ids);
-        // The last output token was never fed, so it has no KV.
-        let cached = ids.len() - usize::from(!finish.ids.is_empty());
-        let held = self.reuse.computed(&request.session, &ids[..cached]);
-        if let Some(progress) = self.sessions.get_mut(&request.session) {
-            progress.running = false;
-        }
-        let appended = request.append.len();
-        let transcript = Transcript {
-            base,
-            keep: ids.len() - finish.ids.len() - appended,
-            own: [&*request.append, &*finish.ids].concat(),
-            appended,
-            of: Some((request.agent, request.turn)),
-            logits_sha256: finish.logits_sha256.clone(),
-            times: Times::of(&finish.token_t_ns),
-        };
-        self.transcripts.add(request.id, transcript);
-        held
-    }
 }
 
 impl Asking {
     pub(super) fn ids(&self) -> &[u32] {
-        &self.ids
+        &self.prompted.ids
     }
 
     /// Its agent and turn.
     pub(super) fn of(&self) -> (u64, u64) {
-        (self.request.agent, self.request.turn)
+        (self.prompted.request.agent, self.prompted.request.turn)
     }
 
     /// An output as long as its reason says, every token with a time and a batch that can be.
     fn check_output(&self, finish: &Finish, t_ns: u64, batched: bool, notes: &mut Notebook) {
-        let (length, most) = (finish.ids.len() as u64, self.request.decode_max);
+        let (length, most) = (finish.ids.len() as u64, self.prompted.request.decode_max);
         let full = finish.reason == "length" && length == most;
-        let stopped = finish.reason == "eos" && length <= most && !self.request.ignore_eos;
+        let stopped = finish.reason == "eos" && length <= most && !self.prompted.request.ignore_eos;
         notes.check(Layer::Count, length > 0 && (full || stopped), || {
             format!(
                 "{length} output ids of at most {most} do not fit reason {:?}",

@@ -8,7 +8,7 @@ use crate::oracle::{Cache, PAGE_POSITIONS};
 use crate::radix::Radix;
 
 /// Every sequence that has been computed so far.
-pub(super) struct Reuse {
+pub(crate) struct Reuse {
     cache: Cache,
     instance: Radix,
     /// By session.
@@ -19,7 +19,7 @@ pub(super) struct Reuse {
 }
 
 impl Reuse {
-    pub(super) fn new(cache: Cache) -> Self {
+    pub(crate) fn new(cache: Cache) -> Self {
         Self {
             cache,
             instance: Radix::default(),
@@ -30,7 +30,7 @@ impl Reuse {
     }
 
     /// Keys and values of `ids` now exist; `session` computed them. How many ids are held more for it.
-    pub(super) fn computed(&mut self, session: &str, ids: &[u32]) -> usize {
+    pub(crate) fn computed(&mut self, session: &str, ids: &[u32]) -> usize {
         if self.cache == Cache::None {
             return 0;
         }
@@ -55,7 +55,7 @@ impl Reuse {
     }
 
     /// Positions of `ids` a request of `session` can find, in all and among its session's own.
-    pub(super) fn limits(&self, session: &str, ids: &[u32]) -> (u64, u64) {
+    pub(crate) fn limits(&self, session: &str, ids: &[u32]) -> (u64, u64) {
         let own = self.own.get(session).map_or(0, |own| own.longest(ids));
         match self.cache {
             Cache::None => (0, 0),

@@ -74,10 +74,14 @@ impl Transcripts {
         self.requests.contains_key(id)
     }
 
+    pub(super) fn text(&self, name: &str) -> Option<Place> {
+        self.texts.get(name).copied()
+    }
+
     /// What a base names, if it was stated or has finished.
     pub(super) fn find(&self, base: &Base) -> Option<Place> {
         match base {
-            Base::Text(name) => self.texts.get(name).copied(),
+            Base::Text(name) => self.text(name),
             Base::Request(id) => self.requests.get(id).copied(),
         }
     }

@@ -16,6 +16,7 @@ use crate::tell::put;
 /// Makes a forged run in `dir`.
 pub(crate) fn make(forgery: &Forgery, dir: &Path) {
     let mut fixture = (forgery.honest)();
+    let scored = fixture.scored();
     let trace = forgery.file.strip_prefix("trace/");
     let trace = trace.and_then(|file| file.strip_suffix(".jsonl"));
     match forgery.made {
@@ -38,6 +39,9 @@ pub(crate) fn make(forgery: &Forgery, dir: &Path) {
             assert!(text.contains(from), "{text} has no {from:?}");
             *output = json!(text.replacen(from, to, 1));
         }
+    }
+    if fixture.scored() == scored {
+        fixture.score_again(); // of what the trace says now
     }
     fixture.write(dir);
 }

@@ -1,0 +1,208 @@
+//! The trace that scores an arm's answers: one margin for every id of every answer, and sums of them.
+//!
+//! Not here: whether the model gives these margins; that takes a replay.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::ServerTrace;
+use crate::chain;
+use crate::envelope::Plan;
+use crate::line::server::{BeginScore, EndScore, Score};
+use crate::line::{Body, Line};
+use crate::notebook::{Layer, Notebook, Stop};
+use crate::trace::Asked;
+
+/// What run.json and comparison need of one.
+#[derive(Debug)]
+pub(crate) struct ScoreTrace {
+    pub(crate) begin: BeginScore,
+    /// By (agent, turn): margins in millionths of a nat, id by id.
+    pub(crate) margins: BTreeMap<(u64, u64), Vec<u64>>,
+    /// Whether every answer was scored; else it ended in `error`.
+    pub(crate) ended: bool,
+}
+
+/// What is scored.
+#[derive(Clone, Copy)]
+pub(crate) struct Scored<'a> {
+    pub(crate) trace: &'a ServerTrace,
+    /// Of its file.
+    pub(crate) sha256: &'a str,
+    pub(crate) run: &'a Plan,
+}
+
+struct Reader<'a> {
+    asked: &'a Asked<'a>,
+    scored: Scored<'a>,
+    begin: Option<BeginScore>,
+    margins: BTreeMap<(u64, u64), Vec<u64>>,
+    lines: usize,
+    tokens: u64,
+    exact_tokens: u64,
+    worst_micronats: u64,
+    ended: bool,
+    failed: bool,
+}
+
+/// Reads `name` in `dir`; `None` when it could not be followed to its end.
+pub(crate) fn read(
+    dir: &Path,
+    name: &str,
+    asked: &Asked<'_>,
+    scored: Scored<'_>,
+    notes: &mut Notebook,
+) -> Option<ScoreTrace> {
+    notes.open(name);
+    let mut reader = Reader {
+        asked,
+        scored,
+        begin: None,
+        margins: BTreeMap::new(),
+        lines: 0,
+        tokens: 0,
+        exact_tokens: 0,
+        worst_micronats: 0,
+        ended: false,
+        failed: false,
+    };
+    let whole = chain::read(&dir.join(name), notes, |line, notes| {
+        reader.take(line, notes).is_ok()
+    });
+    let over = reader.ended || reader.failed;
+    if whole && !over {
+        notes.broken(
+            Layer::Chain,
+            "is truncated: the last line is neither `end_score` nor `error`",
+        );
+    }
+    Some(ScoreTrace {
+        begin: reader.begin.filter(|_| whole && over)?,
+        margins: reader.margins,
+        ended: reader.ended,
+    })
+}
+
+impl Reader<'_> {
+    fn take(&mut self, line: Line, notes: &mut Notebook) -> Result<(), Stop> {
+        notes.insist(!self.ended && !self.failed, || {
+            "nothing may follow `end_score` or `error`".to_owned()
+        })?;
+        let first = self.begin.is_none();
+        notes.insist(matches!(line.body, Body::BeginScore(_)) == first, || {
+            "`begin_score` is the first line and only the first".to_owned()
+        })?;
+        *notes.asserted.entry("clock times").or_default() += 1;
+        match line.body {
+            Body::BeginScore(begin) => self.begin(begin, notes),
+            Body::Score(score) => self.score(score, notes)?,
+            Body::EndScore(end) => self.end(&end, line.t_ns, notes)?,
+            Body::Error(failure) => {
+                let said = !failure.message.is_empty();
+                notes.check(Layer::Format, said, || "message is empty".to_owned());
+                self.failed = true;
+            }
+            _ => return Err(notes.stop("does not belong into a trace of scores")),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, begin: BeginScore, notes: &mut Notebook) {
+        let stated = [&*begin.envelope, &*begin.envelope_sha256, &*begin.arm];
+        (self.asked).check_head(&begin.schema, stated, begin.rep, notes);
+        let run = self.scored.run;
+        let (found, expected) = (begin.trace_sha256.as_str(), self.scored.sha256);
+        notes.same(Layer::Format, "trace_sha256", found, expected);
+        let kernels = if run.kernels == "auto" {
+            &begin.kernels
+        } else {
+            &run.kernels
+        };
+        for (what, found, expected) in [
+            ("mode", &begin.mode, "exact"),
+            ("kernels", &begin.kernels, kernels),
+            ("kv_dtype", &begin.kv_dtype, "f32"),
+        ] {
+            notes.same(Layer::Settings, what, found.as_str(), expected);
+        }
+        notes.same(Layer::Settings, "threads", &begin.threads, &run.threads);
+        let ascends = begin.barred.is_sorted_by(|a, b| a < b);
+        notes.check(Layer::Format, ascends, || {
+            "barred: ids do not ascend, or one stands there twice".to_owned()
+        });
+        self.begin = Some(begin);
+    }
+
+    fn score(&mut self, score: Score, notes: &mut Notebook) -> Result<(), Stop> {
+        let trace = self.scored.trace;
+        let next = trace.answered.get(self.lines);
+        let Some(answer) = next.filter(|it| it.request == score.request) else {
+            let next = next.map(|it| &it.request);
+            return Err(notes.stop(format!(
+                "scores {:?}, but answers are scored in the order they came: {next:?} is next",
+                score.request
+            )));
+        };
+        self.lines += 1;
+        let ids = trace.outputs.get(&answer.of).map_or(&[][..], |it| &it.ids);
+        let margins = score.margins_micronats;
+        let what = "entries of margins_micronats";
+        notes.same(Layer::Count, what, &margins.len(), &ids.len());
+        let barred = self.begin.as_ref().map_or(&[][..], |it| &it.barred);
+        let chosen = ids.iter().find(|id| barred.binary_search(id).is_ok());
+        notes.check(Layer::Settings, chosen.is_none(), || {
+            format!("{chosen:?} was answered, an id that the server was not free to choose")
+        });
+        self.tokens += margins.len() as u64;
+        self.exact_tokens += margins.iter().filter(|it| **it == 0).count() as u64;
+        let worst = margins.iter().copied().max().unwrap_or(0);
+        self.worst_micronats = self.worst_micronats.max(worst);
+        *notes.replayable.entry("margins").or_default() += margins.len() as u64;
+        self.margins.insert(answer.of, margins);
+        Ok(())
+    }
+
+    fn end(&mut self, end: &EndScore, t_ns: u64, notes: &mut Notebook) -> Result<(), Stop> {
+        let unscored = self.scored.trace.answered.len() - self.lines;
+        notes.insist(unscored == 0, || {
+            format!("{unscored} answers are not scored")
+        })?;
+        for (what, stated, recounted) in [
+            ("requests", end.requests, self.lines as u64),
+            ("tokens", end.tokens, self.tokens),
+            ("exact_tokens", end.exact_tokens, self.exact_tokens),
+            ("worst_micronats", end.worst_micronats, self.worst_micronats),
+        ] {
+            notes.same(Layer::Count, what, &stated, &recounted);
+            notes.recomputed("end counters", 1);
+        }
+        notes.check(Layer::Clock, end.wall_ns <= t_ns, || {
+            format!("wall_ns is {}, the clock stands at {t_ns}", end.wall_ns)
+        });
+        self.ended = true;
+        Ok(())
+    }
+}
+
+/// Scores of one model agree: the same text has the same margins whoever wrote it. `known` are those read before.
+pub(crate) fn check_alike(
+    score: &ScoreTrace,
+    trace: &ServerTrace,
+    known: &mut BTreeMap<(String, Vec<u32>), Vec<u64>>,
+    notes: &mut Notebook,
+) {
+    for answer in &trace.answered {
+        let read = score.margins.get(&answer.of);
+        let Some((output, margins)) = trace.outputs.get(&answer.of).zip(read) else {
+            continue;
+        };
+        let text = (answer.prompt_sha256.clone(), output.ids.clone());
+        let before = known.entry(text).or_insert_with(|| margins.clone());
+        notes.check(Layer::Identity, before == margins, || {
+            let request = &answer.request;
+            format!(
+                "margins of {request:?} differ from those of the same text elsewhere in this run"
+            )
+        });
+    }
+}
