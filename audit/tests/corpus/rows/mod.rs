@@ -12,8 +12,10 @@ mod programs;
 mod prompts;
 mod records;
 mod replay;
+mod scores;
 mod scripted;
 mod seals;
+mod servers;
 mod settings;
 mod spread;
 mod stages;
@@ -248,6 +250,13 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         strained::ASKED,
         strained::QUARANTINES,
         strained::TREES,
+        servers::BEGUN,
+        servers::PREPARED,
+        servers::ANSWERED,
+        servers::ENDED,
+        scores::ASKED,
+        scores::SCORES,
+        scores::RECORDED,
     ];
     groups.into_iter().flatten().collect()
 }
