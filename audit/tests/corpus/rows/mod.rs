@@ -3,6 +3,7 @@
 //! Not here: runs that replace anchored ones (`replaced`), or how a lie is told consistently (`tell`).
 #![allow(clippy::unwrap_used)] // helpers of tests, outside any #[test]
 
+mod answers;
 mod begins;
 mod cells;
 mod declared;
@@ -15,6 +16,7 @@ mod replay;
 mod scores;
 mod scripted;
 mod seals;
+mod served;
 mod servers;
 mod settings;
 mod spread;
@@ -252,11 +254,11 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         strained::TREES,
         servers::BEGUN,
         servers::PREPARED,
-        servers::ANSWERED,
-        servers::ENDED,
-        scores::ASKED,
+        answers::ANSWERED,
+        answers::ENDED,
+        served::ASKED,
         scores::SCORES,
-        scores::RECORDED,
+        served::RECORDED,
     ];
     groups.into_iter().flatten().collect()
 }
