@@ -235,6 +235,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::Servers;
     use crate::drive::Session;
     use crate::recorder::Recorder;
     use workloads::envelope::{Envelope, Overrides};
@@ -283,6 +284,7 @@ mod tests {
             rep: 0,
             model_path: None,
             perturbed: false,
+            servers: Servers::default(),
         }
     }
 

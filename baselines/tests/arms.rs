@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use baselines::{ArmJob, Error, run_arm};
+use baselines::{ArmJob, Error, Host, Servers, run_arm};
 use workloads::arm::{Cache, named};
 use workloads::envelope::{Envelope, Eviction, Order, Overrides, Quarantine, ResolvedEnvelope};
 use workloads::oracle::counts;
@@ -28,13 +28,19 @@ fn run(envelope: &ResolvedEnvelope, arm: &str) -> (Result<(), Error>, Vec<Line>)
         rep: 0,
         model_path: None,
         perturbed: false,
+        servers: Servers::default(),
     })
 }
 
 fn run_job(job: &ArmJob) -> (Result<(), Error>, Vec<Line>) {
     let now = Cell::new(0);
     let mut out = Vec::new();
-    let outcome = run_arm(job, &|| now.replace(now.get() + 1), &|| Some(7), &mut out);
+    let host = Host {
+        clock: &|| now.replace(now.get() + 1),
+        peak_rss: &|| Some(7),
+        abandoned: &|| false,
+    };
+    let outcome = run_arm(job, &host, &mut out);
     let text = String::from_utf8(out).unwrap();
     let mut prev = "0".repeat(64);
     let read = |(seq, text): (usize, &str)| {
@@ -62,7 +68,12 @@ fn all_arms_answer_alike_and_compute_what_their_closed_form_says() {
     let traces = ladder(&envelope);
     let traces: Vec<ArmTrace<'_>> = traces
         .iter()
-        .map(|(arm, lines)| ArmTrace { arm, rep: 0, lines })
+        .map(|(arm, lines)| ArmTrace {
+            arm,
+            rep: 0,
+            lines,
+            score: None,
+        })
         .collect();
     let summary = summarise(&envelope, &traces).unwrap();
     assert!(summary.complete);
@@ -305,6 +316,7 @@ fn a_model_that_cannot_be_loaded_leaves_no_trace() {
         rep: 0,
         model_path,
         perturbed: false,
+        servers: Servers::default(),
     });
     let message = outcome.unwrap_err().to_string();
     assert!(
@@ -322,6 +334,7 @@ fn a_job_travels_as_json_and_refuses_what_it_does_not_know() {
         rep: 3,
         model_path: Some("m".into()),
         perturbed: false,
+        servers: Servers::default(),
     };
     let text = serde_json::to_string(&job).unwrap();
     assert_eq!(serde_json::from_str::<ArmJob>(&text).unwrap(), job);
@@ -345,7 +358,12 @@ fn a_result_taken_out_midway_changes_no_answer_and_costs_each_arm_what_its_close
     let traces = ladder(&envelope);
     let traces: Vec<ArmTrace<'_>> = traces
         .iter()
-        .map(|(arm, lines)| ArmTrace { arm, rep: 0, lines })
+        .map(|(arm, lines)| ArmTrace {
+            arm,
+            rep: 0,
+            lines,
+            score: None,
+        })
         .collect();
     let summary = summarise(&envelope, &traces).unwrap();
     assert_eq!(summary.identity.first_divergence, None);

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use baselines::{ArmJob, run_arm};
+use baselines::{ArmJob, Host, Servers, run_arm};
 use workloads::arm::{MOCK, named};
 use workloads::envelope::{Envelope, Overrides};
 use workloads::mock::{Script, StepKey};
@@ -21,6 +21,15 @@ fn job(script: Option<Script>) -> ArmJob {
         rep: 1,
         model_path: None,
         perturbed: false,
+        servers: Servers::default(),
+    }
+}
+
+fn host(clock: &dyn Fn() -> u64) -> Host<'_> {
+    Host {
+        clock,
+        peak_rss: &|| None,
+        abandoned: &|| false,
     }
 }
 
@@ -28,7 +37,7 @@ fn job(script: Option<Script>) -> ArmJob {
 fn trace(job: &ArmJob) -> Vec<Line> {
     let (now, mut out) = (Cell::new(0), Vec::new());
     let clock = || now.replace(now.get() + 1);
-    run_arm(job, &clock, &|| None, &mut out).unwrap();
+    run_arm(job, &host(&clock), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -120,11 +129,7 @@ fn it_counts_what_an_arm_without_a_cache_counts() {
 #[test]
 fn without_a_script_it_does_not_run() {
     let clock = Cell::new(0);
-    let error = run_arm(
-        &job(None),
-        &|| clock.replace(clock.get() + 1),
-        &|| None,
-        Vec::new(),
-    );
+    let clock = || clock.replace(clock.get() + 1);
+    let error = run_arm(&job(None), &host(&clock), Vec::new());
     assert!(error.unwrap_err().to_string().contains("mock = nothing"));
 }

@@ -1,160 +1,160 @@
-//! One completion, from the request's first byte to the answer's last: ids and the time of each piece.
+//! One completion, from the request's first byte to the answer's last; and short questions.
 //!
-//! Not here: connections (`http`), what events mean (`protocol`), whose turn it is (`play`).
+//! Not here: connections (`http`), what events mean (`protocol`), what they add up to (`answer`), whose turn it is (`play`).
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use hyper::Method;
 use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
 use workloads::trace::server::Sent;
 
-use super::http::send;
-use super::protocol::{self, Ask, Said, Told, llama};
+use super::answer::{Answer, Completed};
+use super::endpoint::Endpoint;
+use super::http::{Response, Wire, send};
+use super::protocol::{self, Ask, Protocol, Shape, quoted};
 use super::sse::Events;
 use crate::Error;
 
-/// How much of a refusal is quoted.
-const QUOTE_CHARS: usize = 300;
-
-/// An answer that came to its end, not yet held against what was asked.
-pub(super) struct Completed {
-    pub(super) connect_ns: u64,
-    pub(super) status: u16,
-    pub(super) ids: Vec<u32>,
-    /// By the clock.
-    pub(super) chunk_t_ns: Vec<u64>,
-    pub(super) chunk_tokens: Vec<usize>,
-    pub(super) told: Told,
-}
+/// Bytes of a refusal that are read, of which some are quoted.
+const REFUSAL_BYTES: usize = 4096;
 
 /// A request ready to be sent.
-pub(super) struct Prepared {
-    pub(super) sent: Sent,
+pub struct Prepared {
+    /// As the evidence has it.
+    pub sent: Sent,
     pub(super) bytes: Bytes,
-    decode: usize,
+    pub(super) ids: Vec<u32>,
+    pub(super) decode: usize,
 }
 
 impl Prepared {
-    pub(super) fn new(ask: &Ask<'_>) -> Result<Self, Error> {
-        let body = llama::completion(ask);
-        let (sent, bytes) =
-            protocol::sent(llama::COMPLETION, body, ask.ids).map_err(Error::External)?;
+    /// Writes down what to send.
+    pub fn new(protocol: &dyn Protocol, ask: &Ask<'_>) -> Result<Self, Error> {
+        let body = protocol.completion(ask);
+        let sent = body.and_then(|body| protocol::sent(protocol.shape(), body, ask.ids));
+        let (sent, bytes) = sent.map_err(Error::External)?;
         Ok(Self {
             sent,
             bytes: Bytes::from(bytes),
+            ids: ask.ids.to_vec(),
             decode: ask.decode,
         })
     }
 }
 
-/// Sends a request and reads its answer, for at most so long.
-pub(super) async fn complete(
-    address: SocketAddr,
+/// Sends a request and reads its answer, for at most so long. What it returns is what was asked for.
+pub async fn complete(
+    endpoint: &Endpoint,
+    protocol: &dyn Protocol,
     prepared: &Prepared,
     limit_s: u64,
     clock: &dyn Fn() -> u64,
 ) -> Result<Completed, Error> {
+    let shape = protocol.shape();
+    let wire = Wire {
+        method: Method::POST,
+        path: shape.path,
+        headers: shape.headers,
+        body: prepared.bytes.clone(),
+    };
     within(limit_s, async {
-        let (path, bytes) = (&prepared.sent.path, prepared.bytes.clone());
-        let mut response = send(address, Method::POST, path, bytes, clock).await?;
+        let mut response = send(endpoint, wire, clock).await?;
         let status = response.status;
         if !status.is_success() {
-            let said = quoted(&response.text().await?);
-            return Err(Error::External(format!("it answered {status}: {said}")));
+            return Err(refusal(endpoint, shape.path, &mut response).await);
         }
-        let mut events = Events::default();
-        let mut completed = Completed {
-            connect_ns: response.connect_ns,
-            status: status.as_u16(),
-            ids: Vec::new(),
-            chunk_t_ns: Vec::new(),
-            chunk_tokens: Vec::new(),
-            told: Told::default(),
-        };
-        let mut over = false;
-        while let Some(piece) = response.piece().await? {
+        let mut answer = Answer::default();
+        let mut events = Events::of(shape.framing);
+        let decode = prepared.decode;
+        loop {
+            let piece = response.piece().await.map_err(|error| {
+                let progress = answer.progress();
+                Error::External(format!("{progress}, {error}"))
+            })?;
             let t_ns = clock();
-            for event in events.push(&piece).map_err(Error::External)? {
-                over |= completed.take(&event, t_ns)?;
+            let whole = match &piece {
+                Some(piece) => events.push(piece),
+                None => events.end().map(Vec::from_iter),
+            };
+            for event in whole.map_err(Error::External)? {
+                let said = protocol.event(&endpoint.redacted(event), &mut answer.told);
+                answer.take(said.map_err(Error::External)?, t_ns, decode)?;
+            }
+            if piece.is_none() {
+                break;
             }
         }
-        if let Some(event) = events.end().map_err(Error::External)? {
-            over |= completed.take(&event, clock())?;
-        }
-        if !over {
-            let count = completed.ids.len();
+        if !answer.over {
+            let (progress, kind) = (answer.progress(), response.kind());
             return Err(Error::External(format!(
-                "the answer ended after {count} ids without saying that it was over"
+                "the answer ({kind}) ended {progress} and did not say that it was over"
             )));
         }
-        completed.check(prepared.decode)?;
-        Ok(completed)
+        answer.completed(response.connect_ns, status.as_u16(), prepared, shape)
     })
     .await
 }
 
-impl Completed {
-    /// Takes an event; whether it was the last.
-    fn take(&mut self, event: &str, t_ns: u64) -> Result<bool, Error> {
-        match llama::event(event).map_err(Error::External)? {
-            Said::Nothing => {}
-            Said::Ids(ids) => {
-                self.chunk_t_ns.push(t_ns);
-                self.chunk_tokens.push(ids.len());
-                self.ids.extend(ids);
-            }
-            Said::Over(told) => {
-                self.told = told;
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Refuses another number of ids than was asked for, or than the server says it gave. Asked for none, servers count one.
-    fn check(&self, decode: usize) -> Result<(), Error> {
-        let (found, told) = (self.ids.len(), &self.told);
-        if decode == 0 {
-            return Ok(());
-        }
-        if found != decode || told.reason != "length" {
-            let reason = &told.reason;
-            return Err(Error::External(format!(
-                "it answered with {found} ids of {decode} and ended with {reason:?}: is ignore_eos ignored?"
-            )));
-        }
-        match told.answered {
-            Some(answered) if answered != found => Err(Error::External(format!(
-                "it says it answered with {answered} ids, and {found} came"
-            ))),
-            _ => Ok(()),
-        }
-    }
+/// The version of a server as it says it itself; none where its kind does not.
+pub async fn version(
+    endpoint: &Endpoint,
+    shape: &Shape,
+    limit_s: u64,
+    clock: &dyn Fn() -> u64,
+) -> Result<Option<String>, Error> {
+    let Some(path) = shape.version else {
+        return Ok(None);
+    };
+    let body = String::new();
+    let answer = text(endpoint, Method::GET, path, body, limit_s, clock).await?;
+    let version = protocol::version(&answer);
+    version
+        .map(Some)
+        .map_err(|problem| Error::External(format!("{path}: {problem}")))
 }
 
 /// A short request whose answer is read whole; none unless it succeeds.
 pub(super) async fn text(
-    address: SocketAddr,
+    endpoint: &Endpoint,
     method: Method,
     path: &str,
     body: String,
     limit_s: u64,
     clock: &dyn Fn() -> u64,
 ) -> Result<String, Error> {
+    let wire = Wire {
+        method,
+        path,
+        headers: &[],
+        body: Bytes::from(body),
+    };
     within(limit_s, async {
-        let mut response = send(address, method, path, Bytes::from(body), clock).await?;
-        let text = response.text().await?;
+        let mut response = send(endpoint, wire, clock).await?;
         if response.status.is_success() {
-            return Ok(text);
+            return Ok(endpoint.redacted(response.text().await?));
         }
-        let (status, said) = (response.status, quoted(&text));
-        Err(Error::External(format!(
-            "{path}: it answered {status}: {said}"
-        )))
+        Err(refusal(endpoint, path, &mut response).await)
     })
     .await
+}
+
+/// A refusal in its own words, as far as they come, and what may help.
+async fn refusal(endpoint: &Endpoint, path: &str, response: &mut Response) -> Error {
+    // Before it is shortened: half a key would not be found.
+    let words = endpoint.redacted(response.beginning(REFUSAL_BYTES).await);
+    let (status, words) = (response.status, quoted(&words));
+    let help = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; does it want a key?",
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            "; is it this kind of server, and does it know the model's name?"
+        }
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            "; it is still loading, or has too much to do"
+        }
+        _ => "",
+    };
+    Error::External(format!("{path}: it answered {status}: {words}{help}"))
 }
 
 async fn within<T>(limit_s: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -164,14 +164,5 @@ async fn within<T>(limit_s: u64, work: impl Future<Output = Result<T, Error>>) -
         Err(_) => Err(Error::External(format!(
             "no whole answer within {limit_s} s (run.request_limit_s)"
         ))),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    let text: String = text.trim().chars().take(QUOTE_CHARS).collect();
-    if text.is_empty() {
-        "nothing".to_owned()
-    } else {
-        text
     }
 }

@@ -1,7 +1,7 @@
 //! Another engine as an arm of a session: started, asked how it is set, probed, played to, and its answers kept as they came.
 //!
-//! `process` starts it, `http` and `sse` carry bytes, `protocol` knows its words, `client` reads one answer, `play` plays the
-//! session. Not here: whether its answers are good (`score`), or processes of ours and files (`harness`).
+//! `process` starts it, `http` and `sse` carry bytes, `protocol` knows its words, `client` asks, `answer` holds what comes
+//! against what was asked, `play` plays the session. Not here: whether its answers are good (`score`), or processes of ours and files (`harness`).
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -14,21 +14,28 @@ use workloads::session::SessionPlan;
 use workloads::trace::server::{BeginServer, EndServer, Probe, Ready, ServerSettings};
 use workloads::trace::{Body, Program, TRACE_SCHEMA, TraceWriter};
 
+mod answer;
 mod client;
+mod endpoint;
 mod http;
 pub mod launcher;
 mod play;
 mod process;
-mod protocol;
+pub mod protocol;
 mod sse;
+
+pub use answer::Completed;
+pub use client::{Prepared, complete, version};
+pub use endpoint::Endpoint;
 
 use crate::external::{self, Wait};
 use crate::native::open_model;
 use crate::{ArmJob, Error, fits};
-use client::{Prepared, complete, text};
+use client::text;
 use play::{Play, gone};
 use process::{Asked, Started};
-use protocol::{Ask, llama};
+use protocol::Ask;
+use protocol::llama::{self, Llama};
 
 /// For loading a model from a cold disk.
 const START_LIMIT_S: u64 = 300;
@@ -251,9 +258,10 @@ fn start(job: &ArmJob, asked: &Asked<'_>) -> Result<Started, Error> {
 /// Waits until it answers that it is well.
 async fn await_start(server: &mut Started, host: &Host<'_>) -> Result<(), Error> {
     let start_ns = (host.clock)();
+    let endpoint = Endpoint::from(server.address);
     loop {
         let body = String::new();
-        let answer = text(server.address, Method::GET, "/health", body, 1, host.clock).await;
+        let answer = text(&endpoint, Method::GET, "/health", body, 1, host.clock).await;
         let Err(error) = answer else { return Ok(()) };
         if let Some(status) = server.ended() {
             return Err(gone(status, server));
@@ -280,9 +288,9 @@ async fn probed(
     host: &Host<'_>,
 ) -> Result<(ServerSettings, Vec<u32>, Vec<Probe>), Error> {
     let clock = host.clock;
-    let address = server.address;
+    let endpoint = Endpoint::from(server.address);
     let (get, empty) = (Method::GET, String::new());
-    let props = text(address, get, "/props", empty, QUESTION_LIMIT_S, clock).await?;
+    let props = text(&endpoint, get, "/props", empty, QUESTION_LIMIT_S, clock).await?;
     let settings = llama::settings(&props, &server.log()).map_err(Error::External)?;
     let salted: Vec<u32> = probe.iter().rev().copied().collect();
     let mut barred = Vec::new();
@@ -292,12 +300,14 @@ async fn probed(
         (Some("repeat"), probe),
         (Some("salted"), &salted),
     ] {
-        let prepared = Prepared::new(&Ask {
+        let ask = Ask {
             ids,
+            text: None,
             decode: 2,
             slot: 0,
-        })?;
-        let done = complete(address, &prepared, QUESTION_LIMIT_S, clock).await;
+        };
+        let prepared = Prepared::new(&Llama, &ask)?;
+        let done = complete(&endpoint, &Llama, &prepared, QUESTION_LIMIT_S, clock).await;
         let told = done
             .map_err(|error| Error::External(format!("a probe: {error}")))?
             .told;

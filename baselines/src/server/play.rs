@@ -15,9 +15,12 @@ use workloads::session::SessionPlan;
 use workloads::trace::server::{Answer, Prime, Primed, Slot};
 use workloads::trace::{Base, Body, ids_sha256};
 
-use super::client::{Completed, Prepared, complete, text};
+use super::answer::Completed;
+use super::client::{Prepared, complete, text};
+use super::endpoint::Endpoint;
 use super::process::Started;
-use super::protocol::{Ask, llama};
+use super::protocol::Ask;
+use super::protocol::llama::{self, Llama};
 use super::{Host, Trace};
 use crate::Error;
 use crate::drive::{PREFIX_NAME, request_name, session_name};
@@ -95,18 +98,20 @@ impl Play<'_> {
         trace: &mut Trace<'_, W>,
         totals: &mut Totals,
     ) -> Result<(), Error> {
-        let address = server.address;
-        let prepared = Prepared::new(&Ask {
+        let endpoint = Endpoint::from(server.address);
+        let ask = Ask {
             ids: prefix,
+            text: None,
             decode: 0,
             slot: 0,
-        })?;
+        };
+        let prepared = Prepared::new(&Llama, &ask)?;
         trace.sent(Body::Prime(Prime {
             text: PREFIX_NAME.to_owned(),
             sent: prepared.sent.clone(),
         }))?;
         let clock = self.host.clock;
-        let primed = complete(address, &prepared, self.limit_s, clock).await;
+        let primed = complete(&endpoint, &Llama, &prepared, self.limit_s, clock).await;
         let primed = primed.map_err(|error| named("the prefix", &error))?;
         add(&mut totals.computed_tokens, primed.told.computed);
         trace.say(Body::Primed(Primed {
@@ -120,7 +125,7 @@ impl Play<'_> {
         for (action, slot) in [("save", 0)].into_iter().chain(others) {
             let (path, body) = llama::slot(action, slot);
             let start_ns = trace.now();
-            let answer = text(address, Method::POST, &path, body, self.limit_s, clock);
+            let answer = text(&endpoint, Method::POST, &path, body, self.limit_s, clock);
             let tokens = llama::slot_tokens(&answer.await?)
                 .map_err(|problem| Error::External(format!("{path}: {problem}")))?;
             let wall_ns = trace.now().saturating_sub(start_ns);
@@ -210,11 +215,13 @@ impl Play<'_> {
             None => Base::Text(PREFIX_NAME.to_owned()),
             Some(before) => Base::Request(request_name(index, before)),
         };
-        let prepared = Prepared::new(&Ask {
+        let ask = Ask {
             ids: &agent.transcript,
+            text: None,
             decode: decode_max,
             slot: index,
-        })?;
+        };
+        let prepared = Prepared::new(&Llama, &ask)?;
         totals.requests += 1;
         totals.prompt_tokens += agent.transcript.len() as u64;
         let start_ns = trace.sent(Body::Request {
@@ -232,8 +239,9 @@ impl Play<'_> {
             ignore_eos: true,
         })?;
         let (limit_s, clock) = (self.limit_s, self.host.clock);
+        let endpoint = Endpoint::from(address);
         Ok(async move {
-            let outcome = complete(address, &prepared, limit_s, clock).await;
+            let outcome = complete(&endpoint, &Llama, &prepared, limit_s, clock).await;
             Landed {
                 agent: index,
                 start_ns,
@@ -266,6 +274,7 @@ impl Play<'_> {
             chunk_t_ns,
             chunk_tokens,
             told,
+            ..
         } = completed;
         agent.transcript.extend(&ids);
         agent.turn += 1;

@@ -1,6 +1,8 @@
-//! Server-sent events out of bytes, however they were cut on their way.
+//! Server-sent events, or lines, out of bytes, however they were cut on their way.
 //!
 //! Not here: what an event says (`protocol`).
+
+use super::protocol::Framing;
 
 /// Most bytes of one event: an answer of a hundred thousand tokens in one piece is smaller.
 const EVENT_BYTES_MAX: usize = 4 << 20;
@@ -8,11 +10,20 @@ const EVENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes that are no whole line yet, and the lines of data that are no whole event yet.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
+    framing: Framing,
     line: Vec<u8>,
     data: Option<String>,
 }
 
 impl Events {
+    /// Of a stream that tells them apart so.
+    pub(crate) fn of(framing: Framing) -> Self {
+        Self {
+            framing,
+            ..Self::default()
+        }
+    }
+
     /// The events that `bytes` complete, in order.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, String> {
         let mut events = Vec::new();
@@ -33,7 +44,9 @@ impl Events {
     pub(crate) fn end(&mut self) -> Result<Option<String>, String> {
         if !self.line.is_empty() {
             self.line.push(b'\n');
-            self.whole_line()?;
+            if let Some(event) = self.whole_line()? {
+                return Ok(Some(event));
+            }
         }
         Ok(self.data.take())
     }
@@ -43,6 +56,9 @@ impl Events {
         let line = std::mem::take(&mut self.line);
         let line = std::str::from_utf8(&line).map_err(|_| "an event is no UTF-8".to_owned())?;
         let line = line.trim_end_matches(['\n', '\r']);
+        if self.framing == Framing::Lines {
+            return Ok((!line.is_empty()).then(|| line.to_owned()));
+        }
         if line.is_empty() {
             return Ok(self.data.take());
         }
@@ -79,6 +95,22 @@ mod tests {
                 }
                 assert_eq!(found, whole, "cut at {first} and {second}");
             }
+        }
+    }
+
+    #[test]
+    fn lines_are_events_where_a_server_speaks_so() {
+        let text = b"{\"a\":1}\r\n\n{\"b\":2}\n{\"c\":3}";
+        for cut in 0..text.len() {
+            let mut events = Events::of(Framing::Lines);
+            let mut found = events.push(&text[..cut]).unwrap();
+            found.extend(events.push(&text[cut..]).unwrap());
+            found.extend(events.end().unwrap());
+            assert_eq!(
+                found,
+                ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"],
+                "cut at {cut}"
+            );
         }
     }
 

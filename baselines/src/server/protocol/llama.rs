@@ -1,31 +1,63 @@
 //! llama.cpp's server: `/completion` with token ids, `/slots` to copy a cache, `/props` and its log for its settings.
 //!
-//! As b11434 speaks. Not here: starting it (`process`).
+//! As b11434 speaks, which is run here. Not here: starting it (`process`).
 
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use workloads::trace::server::ServerSettings;
 
-use super::{Ask, Said, Told};
+use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed, quoted};
 
-/// Where completions are asked for.
-pub(crate) const COMPLETION: &str = "/completion";
+static SHAPE: Shape = Shape {
+    name: "llama.cpp's server",
+    version: None,
+    path: "/completion",
+    prompt: Prompt::Ids("prompt"),
+    framing: Framing::Events,
+    key: ("authorization", "Bearer "),
+    headers: &[],
+    ignores_eos: true,
+};
 
-/// The body that asks for a continuation, its prompt empty.
-pub(crate) fn completion(ask: &Ask<'_>) -> String {
-    json!({
-        "prompt": [],
-        "n_predict": ask.decode,
-        "stream": true,
-        "return_tokens": true,
-        "cache_prompt": true,
-        "ignore_eos": true,
-        "temperature": 0,
-        "samplers": ["temperature"], // the others would only cost time
-        "id_slot": ask.slot,
-    })
-    .to_string()
+/// Such a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Llama;
+
+impl Protocol for Llama {
+    fn shape(&self) -> &'static Shape {
+        &SHAPE
+    }
+
+    fn completion(&self, ask: &Ask<'_>) -> Result<String, String> {
+        let body = json!({
+            "prompt": [],
+            "n_predict": ask.decode,
+            "stream": true,
+            "return_tokens": true,
+            "cache_prompt": true,
+            "ignore_eos": true,
+            "temperature": 0,
+            "samplers": ["temperature"], // the others would only cost time
+            "id_slot": ask.slot,
+        });
+        Ok(body.to_string())
+    }
+
+    fn event(&self, text: &str, told: &mut Told) -> Result<Said, String> {
+        let event: Event<'_> = parsed(text)?;
+        if let Some(error) = event.error {
+            return Err(format!("it refuses: {}", quoted(error.get())));
+        }
+        if event.stop != Some(true) {
+            return Ok(Said::piece(Piece::of_ids(event.tokens)));
+        }
+        if event.truncated {
+            return Err("it truncated the prompt".to_owned());
+        }
+        *told = last(event)?;
+        Ok(Said::OVER)
+    }
 }
 
 /// The path and body that write a slot's cache to a file or fill it from one.
@@ -76,32 +108,20 @@ struct Bias {
 
 #[derive(Default, Deserialize)]
 struct Timings {
-    cache_n: Option<usize>,
-    prompt_n: Option<usize>,
-    predicted_n: Option<usize>,
+    #[serde(rename = "cache_n")]
+    cached: Option<usize>,
+    #[serde(rename = "prompt_n")]
+    computed: Option<usize>,
+    #[serde(rename = "predicted_n")]
+    answered: Option<usize>,
 }
 
-/// What an event of a streamed completion says.
-pub(crate) fn event(text: &str) -> Result<Said, String> {
-    let event: Event<'_> = serde_json::from_str(text)
-        .map_err(|error| format!("an event is no answer to a completion: {error}"))?;
-    if let Some(error) = event.error {
-        return Err(format!("it refuses: {}", error.get()));
-    }
-    if event.stop != Some(true) {
-        return Ok(if event.tokens.is_empty() {
-            Said::Nothing
-        } else {
-            Said::Ids(event.tokens)
-        });
-    }
-    if event.truncated {
-        return Err("it truncated the prompt".to_owned());
-    }
+/// What the last event of a completion tells.
+fn last(event: Event<'_>) -> Result<Told, String> {
     let usage = event.timings.map_or("", RawValue::get);
     let timings: Timings = match usage {
         "" => Timings::default(),
-        text => serde_json::from_str(text).map_err(|error| format!("timings: {error}"))?,
+        text => parsed(text)?,
     };
     let barred = event.generation_settings.map_or(Vec::new(), |settings| {
         let barred = settings.logit_bias.into_iter();
@@ -113,17 +133,20 @@ pub(crate) fn event(text: &str) -> Result<Said, String> {
         barred.dedup();
         barred
     });
-    Ok(Said::Over(Told {
+    let both = timings.cached.zip(timings.computed);
+    Ok(Told {
         reason: match event.stop_type.as_deref() {
             Some("limit") => "length".to_owned(),
             other => other.unwrap_or("unknown").to_owned(),
         },
         usage: usage.to_owned(),
-        cached: timings.cache_n,
-        computed: timings.prompt_n,
-        answered: timings.predicted_n,
+        prompt: both.and_then(|(cached, computed)| cached.checked_add(computed)),
+        cached: timings.cached,
+        computed: timings.computed,
+        answered: timings.answered,
         barred,
-    }))
+        ..Told::default()
+    })
 }
 
 /// The settings it runs with, from `/props` and from what it wrote to its log while it started.
