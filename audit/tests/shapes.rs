@@ -23,7 +23,13 @@ const NAMED: [&str; 7] = [
     "base",
 ];
 /// Fields that may be left out.
-const OPTIONAL: [&str; 3] = ["shared_attention", "ceilings", "noise"];
+const OPTIONAL: [&str; 5] = [
+    "shared_attention",
+    "ceilings",
+    "noise",
+    "margin_millinats",
+    "request_limit_s",
+];
 /// Fields of a line that the fixture takes out before it writes the others.
 const HEAD: [&str; 2] = ["t_ns", "kind"];
 /// What is said of a field twice; the last where two kinds of work leave none to know.
@@ -153,6 +159,7 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
     for part in [Part::Envelope, Part::Record] {
         shapes += check(session, part, &mut seen);
         shapes += check(fixture::cells::run, part, &mut seen);
+        shapes += check(fixture::served::outside, part, &mut seen);
     }
     let mut lines = |honest: fn() -> Fixture, trace: &'static str| {
         for place in 0..honest().traces[trace].len() {
@@ -160,7 +167,9 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
         }
     };
     lines(session, "agent-kv-0");
+    lines(fixture::served::run, "llama-server.shared-0");
+    lines(fixture::served::run, "llama-server.shared-0.score");
     lines(fixture::cells::run, "fleet.fak-0");
     lines(fixture::cells::run, "prompt.llama-bench.fa1-0");
-    assert!(shapes > 35, "{shapes}");
+    assert!(shapes > 55, "{shapes}");
 }

@@ -102,7 +102,7 @@ struct Switch {
 pub fn list(as_json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     let server = programs::llama_server(world)?;
     let bench = llama_bench(world);
-    let of = |found: &Option<Found>| found.as_ref().map(|it| world.shown(&it.path).to_string());
+    let of = |found: &Option<Found>| found.as_ref().map(|it| it.shown(world));
     let cell_arms = cells::arm::names().into_iter();
     let mut engines = vec![
         Listed {
@@ -276,7 +276,7 @@ fn of_another(name: &str) -> Result<Diagnosis, Error> {
 fn looked_at(name: &'static str, found: Option<&Found>, world: &World) -> Diagnosis {
     let mut it = Diagnosis::unseen(name);
     let Some(found) = found else { return it };
-    it.path = Some(world.shown(&found.path).to_string());
+    it.path = Some(found.shown(world));
     it.by = Some(found.by);
     it.sha256 = files::file_sha256(&found.path).ok();
     match programs::said(&found.path, "--version") {

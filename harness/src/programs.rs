@@ -35,16 +35,24 @@ pub struct Found {
     /// What led to it, as a user would name it.
     pub by: &'static str,
     /// Gone with this.
-    _launcher: Option<Scratch>,
+    launcher: Option<Scratch>,
 }
 
 impl Found {
+    /// Where it is, as a user would type it; what is written for the purpose is nowhere for long.
+    pub fn shown(&self, world: &World) -> String {
+        match self.launcher {
+            Some(_) => "a launcher, written where it is needed".to_owned(),
+            None => world.shown(&self.path).to_string(),
+        }
+    }
+
     /// A program that is where it is, whoever looks for it.
     pub fn at(path: PathBuf, by: &'static str) -> Self {
         Self {
             path,
             by,
-            _launcher: None,
+            launcher: None,
         }
     }
 }
@@ -83,7 +91,7 @@ pub fn llama_server(world: &World) -> Result<Option<Found>, Error> {
     Ok(said(&path, "--version").ok().map(|_| Found {
         path,
         by: "the Python package xllamacpp",
-        _launcher: Some(launcher),
+        launcher: Some(launcher),
     }))
 }
 
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_is_a_file_of_the_programs_name_and_goes_with_what_was_found() {
+    fn thelauncher_is_a_file_of_the_programs_name_and_goes_with_what_was_found() {
         let root = tempfile::tempdir().unwrap();
         let launcher = launcher(root.path()).unwrap();
         assert!(is_executable(&launcher.path().join(LLAMA_SERVER)));

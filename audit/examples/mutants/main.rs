@@ -47,7 +47,7 @@ const EXCEPTED: [(&str, &str, &str); 3] = [
         "the same, of a trace that could be read when the seal was checked",
     ),
     (
-        "src/trace.rs",
+        "src/trace/prompts.rs",
         "MAX_IDS_HELD",
         "takes a trace of a quarter of a gibibyte",
     ),

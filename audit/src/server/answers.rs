@@ -3,7 +3,8 @@
 //! Not here: what came before the first of them (`prepare`).
 
 use super::prepare::{check_found, check_whole};
-use super::{Answered, Reader, plus, wire};
+use super::wire::{check_asks, check_sent, check_status, check_usage};
+use super::{Answered, Reader, plus};
 use crate::latencies::Times;
 use crate::line::Request;
 use crate::line::server::Answer;
@@ -65,11 +66,11 @@ impl Reader<'_> {
         self.prompts.hold(answer.ids.len(), notes)?;
         let prompted = open.prompted;
         let (request, prompt) = (&prompted.request, &prompted.ids);
-        wire::check_sent(&answer.sent, prompt, notes);
-        wire::check_asks(&answer.sent, request, notes);
-        wire::check_status(answer.status, notes);
+        check_sent(&answer.sent, prompt, notes);
+        check_asks(&answer.sent, request, notes);
+        check_status(answer.status, notes);
         let (cached, computed, length) = (answer.cached, answer.computed, answer.ids.len() as u64);
-        wire::check_usage(&answer.usage, [cached, computed, Some(length)], notes);
+        check_usage(&answer.usage, [cached, computed, Some(length)], notes);
         check_whole(cached, computed, prompt.len() as u64, notes);
         check_found(cached, self.reuse.limits(&request.session, prompt).0, notes);
         self.session.answered(&answer.ids, notes);

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Reader, plus, wire};
+use super::wire::{check_sent, check_status, check_usage};
+use super::{Reader, plus};
 use crate::line::Text;
 use crate::line::server::{Prime, Primed, Probe, Ready, Slot};
 use crate::notebook::{Layer, Notebook, Stop};
@@ -99,7 +100,7 @@ impl Reader<'_> {
             return Err(notes.stop(format!("no text {:?} was stated before", prime.text)));
         };
         self.prompts.hold(ids.len(), notes)?;
-        wire::check_sent(&prime.sent, &ids, notes);
+        check_sent(&prime.sent, &ids, notes);
         self.sums.first_t_ns.get_or_insert(t_ns);
         self.copied.text = Some((prime.text, ids));
         Ok(())
@@ -116,9 +117,9 @@ impl Reader<'_> {
         let Some((name, ids)) = awaited.filter(|_| copied.primed_t_ns.is_none()) else {
             return Err(notes.stop("no text of this name is being computed for others"));
         };
-        wire::check_status(primed.status, notes);
+        check_status(primed.status, notes);
         let (cached, computed) = (primed.cached, primed.computed);
-        wire::check_usage(&primed.usage, [cached, computed, None], notes);
+        check_usage(&primed.usage, [cached, computed, None], notes);
         check_whole(cached, computed, ids.len() as u64, notes);
         let limit = self.reuse.limits(name, ids).0;
         check_found(cached, limit, notes);

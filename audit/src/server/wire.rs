@@ -14,7 +14,6 @@ use crate::notebook::{Layer, Notebook, quote};
 const PLACE: &str = "\"prompt\":[]";
 
 /// What was sent is this body around these ids.
-#[track_caller]
 pub(super) fn check_sent(sent: &Sent, ids: &[u32], notes: &mut Notebook) {
     let body: Option<Value> = serde_json::from_str(&sent.body).ok();
     let prompt = body.as_ref().and_then(|body| body.get("prompt"));
@@ -55,13 +54,11 @@ pub(super) fn check_asks(sent: &Sent, request: &Request, notes: &mut Notebook) {
 }
 
 /// The server took it.
-#[track_caller]
 pub(super) fn check_status(status: u64, notes: &mut Notebook) {
     notes.same(Layer::Format, "status", &status, &200);
 }
 
 /// Counts are those of the server's own words, where these are llama.cpp's: what it found, computed and answered.
-#[track_caller]
 pub(super) fn check_usage(usage: &str, counts: [Option<u64>; 3], notes: &mut Notebook) {
     let said: Value = serde_json::from_str(usage).unwrap_or_default();
     let words = ["cache_n", "prompt_n", "predicted_n"];

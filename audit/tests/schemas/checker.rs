@@ -33,10 +33,11 @@ const KEYWORDS: [&str; 17] = [
 ];
 type Pattern = (&'static str, fn(&str) -> bool);
 /// Patterns that schemas may use, and what they say.
-const PATTERNS: [Pattern; 3] = [
+const PATTERNS: [Pattern; 4] = [
     ("^[0-9a-f]{64}$", |text| {
         text.len() == 64 && text.bytes().all(|it| b"0123456789abcdef".contains(&it))
     }),
+    ("^/", |text| text.starts_with('/')),
     ("^[1-9][0-9]*$", |text| {
         text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0') && !text.is_empty()
     }),

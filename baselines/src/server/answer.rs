@@ -3,7 +3,7 @@
 //! Not here: what an event means (`protocol`), reading it (`client`), or whether the tokens are good ones (`score`).
 
 use super::client::Prepared;
-use super::protocol::{Channel, Prompt, Said, Shape, Told};
+use super::protocol::{Channel, Prompt, Said, Shape, Told, quoted};
 use crate::Error;
 
 /// An answer that came to its end, and is what was asked for.
@@ -147,7 +147,7 @@ impl Answer {
     /// Refuses another number of tokens than was asked for, or than the server says it gave. Asked for none, servers
     /// count one.
     fn check_length(&self, decode: usize, shape: &Shape) -> Result<(), Error> {
-        let (told, reason) = (&self.told, &self.told.reason);
+        let (told, reason) = (&self.told, quoted(&self.told.reason));
         if self.chunk_t_ns.is_empty() {
             return wrong(format!(
                 "its answer is over ({reason:?}) without a token; {decode} were asked for"

@@ -12,7 +12,7 @@ use workloads::trace::server::Sent;
 use super::answer::{Answer, Completed};
 use super::endpoint::Endpoint;
 use super::http::{Response, Wire, send};
-use super::protocol::{self, Ask, Protocol, quoted};
+use super::protocol::{self, Ask, Protocol, Shape, quoted};
 use super::sse::Events;
 use crate::Error;
 
@@ -58,11 +58,11 @@ pub async fn complete(
         headers: shape.headers,
         body: prepared.bytes.clone(),
     };
-    within(endpoint, limit_s, async {
+    within(limit_s, async {
         let mut response = send(endpoint, wire, clock).await?;
         let status = response.status;
         if !status.is_success() {
-            return Err(refusal(shape.path, &mut response).await);
+            return Err(refusal(endpoint, shape.path, &mut response).await);
         }
         let mut answer = Answer::default();
         let mut events = Events::of(shape.framing);
@@ -70,7 +70,7 @@ pub async fn complete(
         loop {
             let piece = response.piece().await.map_err(|error| {
                 let progress = answer.progress();
-                Error::External(format!("{error}, {progress}"))
+                Error::External(format!("{progress}, {error}"))
             })?;
             let t_ns = clock();
             let whole = match &piece {
@@ -78,7 +78,7 @@ pub async fn complete(
                 None => events.end().map(Vec::from_iter),
             };
             for event in whole.map_err(Error::External)? {
-                let said = protocol.event(&event, &mut answer.told);
+                let said = protocol.event(&endpoint.redacted(event), &mut answer.told);
                 answer.take(said.map_err(Error::External)?, t_ns, decode)?;
             }
             if piece.is_none() {
@@ -91,13 +91,27 @@ pub async fn complete(
                 "the answer ({kind}) ended {progress} and did not say that it was over"
             )));
         }
-        let told = &mut answer.told;
-        for text in [&mut told.usage, &mut told.reason] {
-            *text = endpoint.redacted(std::mem::take(text));
-        }
         answer.completed(response.connect_ns, status.as_u16(), prepared, shape)
     })
     .await
+}
+
+/// The version of a server as it says it itself; none where its kind does not.
+pub async fn version(
+    endpoint: &Endpoint,
+    shape: &Shape,
+    limit_s: u64,
+    clock: &dyn Fn() -> u64,
+) -> Result<Option<String>, Error> {
+    let Some(path) = shape.version else {
+        return Ok(None);
+    };
+    let body = String::new();
+    let answer = text(endpoint, Method::GET, path, body, limit_s, clock).await?;
+    let version = protocol::version(&answer);
+    version
+        .map(Some)
+        .map_err(|problem| Error::External(format!("{path}: {problem}")))
 }
 
 /// A short request whose answer is read whole; none unless it succeeds.
@@ -115,19 +129,20 @@ pub(super) async fn text(
         headers: &[],
         body: Bytes::from(body),
     };
-    within(endpoint, limit_s, async {
+    within(limit_s, async {
         let mut response = send(endpoint, wire, clock).await?;
         if response.status.is_success() {
-            return response.text().await;
+            return Ok(endpoint.redacted(response.text().await?));
         }
-        Err(refusal(path, &mut response).await)
+        Err(refusal(endpoint, path, &mut response).await)
     })
     .await
 }
 
 /// A refusal in its own words, as far as they come, and what may help.
-async fn refusal(path: &str, response: &mut Response) -> Error {
-    let words = response.beginning(REFUSAL_BYTES).await;
+async fn refusal(endpoint: &Endpoint, path: &str, response: &mut Response) -> Error {
+    // Before it is shortened: half a key would not be found.
+    let words = endpoint.redacted(response.beginning(REFUSAL_BYTES).await);
     let (status, words) = (response.status, quoted(&words));
     let help = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; does it want a key?",
@@ -142,15 +157,9 @@ async fn refusal(path: &str, response: &mut Response) -> Error {
     Error::External(format!("{path}: it answered {status}: {words}{help}"))
 }
 
-/// Waits for so long and no longer; whatever goes wrong is told without the key.
-async fn within<T>(
-    endpoint: &Endpoint,
-    limit_s: u64,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+async fn within<T>(limit_s: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let limit = Duration::from_secs(limit_s);
     match tokio::time::timeout(limit, work).await {
-        Ok(Err(Error::External(words))) => Err(Error::External(endpoint.redacted(words))),
         Ok(done) => done,
         Err(_) => Err(Error::External(format!(
             "no whole answer within {limit_s} s (run.request_limit_s)"

@@ -78,10 +78,12 @@ impl Endpoint {
     pub fn keyed(self, shape: &Shape, secret: &str) -> Result<Self, Error> {
         let (name, before) = shape.key;
         let value = HeaderValue::from_str(&format!("{before}{secret}")).ok();
-        let value = value.filter(|_| secret.chars().count() >= KEY_CHARS_MIN);
+        // A quoted server would write other letters in another way, and the key could not be found in it.
+        let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\\');
+        let value = value.filter(|_| secret.len() >= KEY_CHARS_MIN && secret.chars().all(plain));
         let Some(mut value) = value else {
             return Err(Error::External(format!(
-                "the key for {} must be one line of at least {KEY_CHARS_MIN} letters and signs",
+                "the key for {} must be at least {KEY_CHARS_MIN} letters, digits and signs without spaces and quotes",
                 shape.name
             )));
         };
@@ -103,7 +105,7 @@ impl Endpoint {
         self.key.as_ref().map(|key| key.header.clone())
     }
 
-    /// A text without the key: servers repeat it in their refusals.
+    /// A text without the key: servers repeat it in their refusals. All they say comes through here before it is shortened.
     pub(super) fn redacted(&self, text: String) -> String {
         match &self.key {
             Some(key) if text.contains(&key.secret) => text.replace(&key.secret, REDACTED),

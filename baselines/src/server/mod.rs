@@ -25,7 +25,7 @@ pub mod protocol;
 mod sse;
 
 pub use answer::Completed;
-pub use client::{Prepared, complete};
+pub use client::{Prepared, complete, version};
 pub use endpoint::Endpoint;
 
 use crate::external::{self, Wait};

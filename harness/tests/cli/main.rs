@@ -15,6 +15,7 @@ mod judging;
 mod models;
 mod robust;
 mod schemas;
+mod servers;
 mod spread;
 mod strained;
 mod usage;

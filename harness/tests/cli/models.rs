@@ -163,7 +163,7 @@ fn generation_takes_the_likeliest_token_of_the_logits() {
 }
 
 /// A GGUF file of a Llama with one layer, 64 wide.
-fn tiny_gguf() -> Vec<u8> {
+pub(super) fn tiny_gguf() -> Vec<u8> {
     let mut entries = vec![
         text_entry("general.architecture", "llama"),
         f32_entry("llama.attention.layer_norm_rms_epsilon", 1e-5),

@@ -3,6 +3,7 @@
 //! Not here: runs that replace anchored ones (`replaced`), or how a lie is told consistently (`tell`).
 #![allow(clippy::unwrap_used)] // helpers of tests, outside any #[test]
 
+mod answers;
 mod begins;
 mod cells;
 mod declared;
@@ -12,8 +13,11 @@ mod programs;
 mod prompts;
 mod records;
 mod replay;
+mod scores;
 mod scripted;
 mod seals;
+mod served;
+mod servers;
 mod settings;
 mod spread;
 mod stages;
@@ -248,6 +252,13 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         strained::ASKED,
         strained::QUARANTINES,
         strained::TREES,
+        servers::BEGUN,
+        servers::PREPARED,
+        answers::ANSWERED,
+        answers::ENDED,
+        served::ASKED,
+        scores::SCORES,
+        served::RECORDED,
     ];
     groups.into_iter().flatten().collect()
 }

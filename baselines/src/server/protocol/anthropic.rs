@@ -11,6 +11,7 @@ use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed, qu
 
 static SHAPE: Shape = Shape {
     name: "Anthropic's messages",
+    version: None,
     path: "/v1/messages",
     prompt: Prompt::Message,
     framing: Framing::Events,
@@ -104,10 +105,14 @@ struct Delta {
 
 #[derive(Deserialize)]
 struct Usage {
-    input_tokens: Option<usize>,
-    cache_read_input_tokens: Option<usize>,
-    cache_creation_input_tokens: Option<usize>,
-    output_tokens: Option<usize>,
+    #[serde(rename = "input_tokens")]
+    fresh: Option<usize>,
+    #[serde(rename = "cache_read_input_tokens")]
+    cached: Option<usize>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    written: Option<usize>,
+    #[serde(rename = "output_tokens")]
+    answered: Option<usize>,
 }
 
 /// Takes what a `usage` field says. Later ones count from the beginning too, and leave out what has not changed.
@@ -117,14 +122,14 @@ fn take(usage: Option<&RawValue>, told: &mut Told) -> Result<(), String> {
     let Some(usage) = parsed::<Option<Usage>>(raw)? else {
         return Ok(());
     };
-    if !told.usage.is_empty() {
-        told.usage.push('\n');
-    }
-    told.usage.push_str(raw);
-    told.cached = usage.cache_read_input_tokens.or(told.cached);
-    told.written = usage.cache_creation_input_tokens.or(told.written);
-    told.answered = usage.output_tokens.or(told.answered);
-    if let Some(fresh) = usage.input_tokens {
+    told.usage = match told.usage.lines().next() {
+        Some(first) => format!("{first}\n{raw}"),
+        None => raw.to_owned(),
+    };
+    told.cached = usage.cached.or(told.cached);
+    told.written = usage.written.or(told.written);
+    told.answered = usage.answered.or(told.answered);
+    if let Some(fresh) = usage.fresh {
         told.computed = told.written.and_then(|written| fresh.checked_add(written));
     }
     told.prompt = told

@@ -13,6 +13,7 @@ use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed};
 
 static SHAPE: Shape = Shape {
     name: "OpenAI's chat",
+    version: None,
     path: "/v1/chat/completions",
     prompt: Prompt::Message,
     framing: Framing::Events,

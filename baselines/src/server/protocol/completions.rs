@@ -19,6 +19,7 @@ pub const METRICS: &str = "/metrics";
 
 static VLLM: Shape = Shape {
     name: "vLLM",
+    version: Some("/version"),
     path: "/v1/completions",
     prompt: Prompt::Ids("prompt"),
     framing: Framing::Events,
@@ -29,6 +30,7 @@ static VLLM: Shape = Shape {
 
 static PLAIN: Shape = Shape {
     name: "a server with OpenAI's completions",
+    version: None,
     ignores_eos: false,
     ..VLLM
 };

@@ -11,6 +11,7 @@ use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed, qu
 
 static SHAPE: Shape = Shape {
     name: "llama.cpp's server",
+    version: None,
     path: "/completion",
     prompt: Prompt::Ids("prompt"),
     framing: Framing::Events,
@@ -107,9 +108,12 @@ struct Bias {
 
 #[derive(Default, Deserialize)]
 struct Timings {
-    cache_n: Option<usize>,
-    prompt_n: Option<usize>,
-    predicted_n: Option<usize>,
+    #[serde(rename = "cache_n")]
+    cached: Option<usize>,
+    #[serde(rename = "prompt_n")]
+    computed: Option<usize>,
+    #[serde(rename = "predicted_n")]
+    answered: Option<usize>,
 }
 
 /// What the last event of a completion tells.
@@ -129,7 +133,7 @@ fn last(event: Event<'_>) -> Result<Told, String> {
         barred.dedup();
         barred
     });
-    let both = timings.cache_n.zip(timings.prompt_n);
+    let both = timings.cached.zip(timings.computed);
     Ok(Told {
         reason: match event.stop_type.as_deref() {
             Some("limit") => "length".to_owned(),
@@ -137,9 +141,9 @@ fn last(event: Event<'_>) -> Result<Told, String> {
         },
         usage: usage.to_owned(),
         prompt: both.and_then(|(cached, computed)| cached.checked_add(computed)),
-        cached: timings.cache_n,
-        computed: timings.prompt_n,
-        answered: timings.predicted_n,
+        cached: timings.cached,
+        computed: timings.computed,
+        answered: timings.answered,
         barred,
         ..Told::default()
     })

@@ -34,6 +34,8 @@ pub trait Protocol {
 pub struct Shape {
     /// What it is called.
     pub name: &'static str,
+    /// Where it says its version, in a field of that name, if it does.
+    pub version: Option<&'static str>,
     /// Where completions are asked for.
     pub path: &'static str,
     /// In what form it takes a prompt.
@@ -132,7 +134,7 @@ pub struct Piece {
 impl Piece {
     /// Tokens that are known; none of them is no piece.
     fn of_ids(ids: Vec<u32>) -> Option<Self> {
-        (!ids.is_empty()).then(|| Self {
+        (!ids.is_empty()).then_some(Self {
             tokens: Some(ids.len()),
             ids,
             channel: Channel::Content,
@@ -215,11 +217,21 @@ fn filled(body: &str, field: &str, ids: &[u32]) -> Result<String, String> {
     Ok(format!("{before}{}{after}", ids.join(",")))
 }
 
+/// The version in an answer from where [`Shape::version`] says.
+pub(crate) fn version(answer: &str) -> Result<String, String> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        version: String,
+    }
+    let version: Version = parsed(answer)?;
+    Ok(quoted(&version.version))
+}
+
 /// Reads an event that is JSON.
 fn parsed<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| {
-        let event = quoted(text);
-        format!("an event is no part of an answer ({error}): {event}")
+        let (event, why) = (quoted(text), quoted(&error.to_string()));
+        format!("an event is no part of an answer ({why}): {event}")
     })
 }
 

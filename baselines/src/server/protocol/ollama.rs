@@ -13,6 +13,7 @@ use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed, qu
 
 static SHAPE: Shape = Shape {
     name: "Ollama",
+    version: Some("/api/version"),
     path: "/api/generate",
     prompt: Prompt::Text,
     framing: Framing::Lines,

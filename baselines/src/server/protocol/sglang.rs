@@ -16,6 +16,7 @@ pub const FLUSH: &str = "/flush_cache";
 
 static SHAPE: Shape = Shape {
     name: "SGLang",
+    version: Some("/get_server_info"),
     path: "/generate",
     prompt: Prompt::Ids("input_ids"),
     framing: Framing::Events,
@@ -57,7 +58,7 @@ impl Protocol for Sglang {
         };
         let meta: Meta = parsed(raw.get())?;
         let before = told.answered.unwrap_or(0);
-        told.usage = raw.get().to_owned();
+        raw.get().clone_into(&mut told.usage);
         told.prompt = meta.prompt_tokens;
         told.cached = meta.cached_tokens;
         told.computed = told

@@ -36,7 +36,7 @@ pub(super) fn take(usage: Option<&RawValue>, told: &mut Told) -> Result<(), Stri
         return Ok(());
     };
     let details = usage.prompt_tokens_details;
-    told.usage = raw.to_owned();
+    raw.clone_into(&mut told.usage);
     told.prompt = usage.prompt_tokens;
     told.answered = usage.completion_tokens;
     told.cached = details.and_then(|details| details.cached_tokens);
