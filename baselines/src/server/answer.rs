@@ -134,9 +134,9 @@ impl Answer {
                 "it says neither which tokens it answered with nor how many (its usage is missing), so they cannot be \
                  counted",
             ),
-            Some(answered) if answered < pieces => wrong(format!(
-                "its usage says {answered} tokens of {decode}, and {pieces} pieces of text came: they contradict each \
-                 other"
+            Some(answered) if answered < pieces || answered > decode.max(1) => wrong(format!(
+                "its usage says {answered} tokens, {decode} were asked for and {pieces} pieces of text came: they \
+                 contradict each other"
             )),
             Some(answered) if answered == pieces => Ok(vec![1; pieces]),
             Some(answered) if pieces == 1 => Ok(vec![answered]),

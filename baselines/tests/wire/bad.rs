@@ -203,7 +203,8 @@ fn usage_that_contradicts_what_came_is_refused() {
             script.parts[4] = Part::Bytes(format!("data: {chunk}\n\n").into_bytes());
             script
         };
-        refused(&kind, script, &[&count.to_string(), "4"]);
+        let said = format!("its usage says {count} tokens");
+        refused(&kind, script, &[&said, "4", "contradict each other"]);
     }
     let wrong = CHAT_USAGE.replace(r#""reasoning_tokens":0"#, r#""reasoning_tokens":9"#);
     let deltas = [r#"{"content":" a"}"#; 4];
