@@ -406,10 +406,9 @@ impl Engine {
         let spoken_for = self.spoken_for();
         self.cache.reserve(&mut self.pool, needed, spoken_for)?;
         let mut table = PageTable::default();
-        let chunks = ids.chunks(self.options.chunk_tokens);
-        let result = chunks
-            .map(|chunk| self.logits_chunk(&mut table, chunk, wanted, each))
-            .collect();
+        let mut chunks = ids.chunks(self.options.chunk_tokens);
+        let result =
+            chunks.try_for_each(|chunk| self.logits_chunk(&mut table, chunk, wanted, each));
         table.release(&mut self.pool);
         result
     }

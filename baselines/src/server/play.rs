@@ -177,7 +177,7 @@ impl Play<'_> {
             };
             let Some(landed) = landed else { continue };
             let index = landed.agent;
-            end_ns = self.land(landed, &mut agents[index], server, trace, totals)?;
+            end_ns = land(landed, &mut agents[index], server, (trace, totals))?;
             let agent = &agents[index];
             match self.workload.order {
                 _ if agent.turn == self.workload.turns => {}
@@ -250,54 +250,52 @@ impl Play<'_> {
             }
         })
     }
+}
 
-    /// Writes an answer and takes it into the agent's transcript; when it was there.
-    fn land<W: Write>(
-        &self,
-        landed: Landed,
-        agent: &mut Agent,
-        server: &mut Started,
-        trace: &mut Trace<'_, W>,
-        totals: &mut Totals,
-    ) -> Result<u64, Error> {
-        let name = request_name(landed.agent, agent.turn);
-        let completed = landed.outcome.map_err(|error| {
-            // A server that died says more than a connection that broke.
-            std::thread::sleep(LOOK);
-            let cause = server.ended().map(|status| gone(status, server));
-            named(&format!("request {name}"), &cause.unwrap_or(error))
-        })?;
-        let Completed {
-            connect_ns,
-            status,
-            ids,
-            chunk_t_ns,
-            chunk_tokens,
-            told,
-            ..
-        } = completed;
-        agent.transcript.extend(&ids);
-        agent.turn += 1;
-        add(&mut totals.cached_tokens, told.cached);
-        add(&mut totals.computed_tokens, told.computed);
-        totals.decode_tokens += ids.len() as u64;
-        let chunk_t_ns = chunk_t_ns.iter();
-        trace.say(Body::Answer(Answer {
-            request: name,
-            sent: landed.prepared.sent,
-            connect_ns: Some(connect_ns),
-            status,
-            ids,
-            chunk_t_ns: chunk_t_ns
-                .map(|t_ns| t_ns.saturating_sub(landed.start_ns))
-                .collect(),
-            chunk_tokens,
-            reason: told.reason,
-            usage: told.usage,
-            cached: told.cached,
-            computed: told.computed,
-        }))
-    }
+/// Writes an answer and takes it into the agent's transcript; when it was there.
+fn land<W: Write>(
+    landed: Landed,
+    agent: &mut Agent,
+    server: &mut Started,
+    (trace, totals): (&mut Trace<'_, W>, &mut Totals),
+) -> Result<u64, Error> {
+    let name = request_name(landed.agent, agent.turn);
+    let completed = landed.outcome.map_err(|error| {
+        // A server that died says more than a connection that broke.
+        std::thread::sleep(LOOK);
+        let cause = server.ended().map(|status| gone(status, server));
+        named(&format!("request {name}"), &cause.unwrap_or(error))
+    })?;
+    let Completed {
+        connect_ns,
+        status,
+        ids,
+        chunk_t_ns,
+        chunk_tokens,
+        told,
+        ..
+    } = completed;
+    agent.transcript.extend(&ids);
+    agent.turn += 1;
+    add(&mut totals.cached_tokens, told.cached);
+    add(&mut totals.computed_tokens, told.computed);
+    totals.decode_tokens += ids.len() as u64;
+    let chunk_t_ns = chunk_t_ns.iter();
+    trace.say(Body::Answer(Answer {
+        request: name,
+        sent: landed.prepared.sent,
+        connect_ns: Some(connect_ns),
+        status,
+        ids,
+        chunk_t_ns: chunk_t_ns
+            .map(|t_ns| t_ns.saturating_sub(landed.start_ns))
+            .collect(),
+        chunk_tokens,
+        reason: told.reason,
+        usage: told.usage,
+        cached: told.cached,
+        computed: told.computed,
+    }))
 }
 
 /// A sum of what is told; none once anything is not.
