@@ -14,7 +14,8 @@ use crate::arm::Quarantined;
 use crate::recorder::Recorder;
 use crate::{Arm, Error};
 
-const PREFIX_NAME: &str = "prefix";
+/// The name traces have for the text every agent begins with.
+pub(crate) const PREFIX_NAME: &str = "prefix";
 
 /// One agent: everything said so far, and the turn that comes next.
 #[derive(Clone)]
@@ -55,7 +56,8 @@ pub(crate) fn step<W: Write>(
     Ok(finished)
 }
 
-fn request_name(agent: usize, turn: usize) -> String {
+/// The name traces have for a turn of an agent.
+pub(crate) fn request_name(agent: usize, turn: usize) -> String {
     format!("a{agent}-t{turn}")
 }
 

@@ -81,13 +81,7 @@ impl Asked {
             arm: job.arm.clone(),
             rep: job.rep,
             model_sha256,
-            program: Program {
-                name: self.bench.name().to_owned(),
-                sha256: path.and_then(|path| file_sha256(path).ok()),
-                libraries_sha256: path.and_then(|path| libraries_sha256(path).ok().flatten()),
-                version: path.and_then(|path| version(path, wait)),
-                arguments: self.arguments.clone(),
-            },
+            program: identify(self.bench.name(), path, self.arguments.clone(), wait),
         })
     }
 }
@@ -155,6 +149,22 @@ pub(crate) fn measure<W: Write>(
         wall_ns,
     })?;
     recorder.say(Body::EndExternal { measurements: 1 })
+}
+
+/// A program as the evidence names it; what cannot be had of it is none.
+pub(crate) fn identify(
+    name: &str,
+    path: Option<&Path>,
+    arguments: Vec<String>,
+    wait: &Wait<'_>,
+) -> Program {
+    Program {
+        name: name.to_owned(),
+        sha256: path.and_then(|path| file_sha256(path).ok()),
+        libraries_sha256: path.and_then(|path| libraries_sha256(path).ok().flatten()),
+        version: path.and_then(|path| version(path, wait)),
+        arguments,
+    }
 }
 
 /// How a program ended and what it said.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use workloads::arm::MOCK;
+use workloads::arm::{MOCK, Runner};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::session::SessionPlan;
 use workloads::trace::{Body, TRACE_SCHEMA};
@@ -21,12 +21,16 @@ mod fits;
 mod mock;
 mod native;
 mod recorder;
+mod score;
+pub mod server;
 #[cfg(test)]
 mod tests;
 
 pub use arm::{Arm, Kv, Quarantined, Report};
 pub use cells::{CellJob, Programs, run_cell};
 pub use error::Error;
+pub use score::run_score;
+pub use server::Host;
 
 use drive::Session;
 use mock::Mock;
@@ -79,23 +83,16 @@ pub struct ScoreJob {
     pub trace: PathBuf,
 }
 
-/// Scores a trace and writes its `score` trace to `out`; `clock` counts nanoseconds.
-pub fn run_score(job: &ScoreJob, clock: &dyn Fn() -> u64, out: impl Write) -> Result<(), Error> {
-    let _ = (clock, out);
-    Err(Error::External(format!("{} is not scored yet", job.scored)))
-}
-
 /// Runs `job` and writes its trace to `out`.
 ///
-/// `clock` counts nanoseconds, `peak_rss` gives the process's peak memory in bytes where the system
-/// tells it. Once the model is loaded whatever goes wrong is the last line of the trace as well as
-/// the result; before that there is no trace, since `begin` names the model.
-pub fn run_arm(
-    job: &ArmJob,
-    clock: &dyn Fn() -> u64,
-    peak_rss: &dyn Fn() -> Option<u64>,
-    out: impl Write,
-) -> Result<(), Error> {
+/// Once the model is loaded whatever goes wrong is the last line of the trace as well as the result; before that there
+/// is no trace, since `begin` names the model.
+pub fn run_arm(job: &ArmJob, host: &Host<'_>, out: impl Write) -> Result<(), Error> {
+    let arm = workloads::arm::named(&job.arm)?;
+    if let Runner::LlamaServer(llama) = arm.runner {
+        return server::run(job, arm, llama, host, out);
+    }
+    let (clock, peak_rss) = (host.clock, host.peak_rss);
     let mut recorder = Recorder::new(out, clock);
     let load_start_ns = clock();
     let native = Native::load(job)?;

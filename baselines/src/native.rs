@@ -184,6 +184,14 @@ fn cell_options(envelope: &ResolvedCells, shared_attention: bool) -> Result<Engi
     })
 }
 
+/// To read a transcript once, as exactly as our model can.
+pub(crate) fn scoring_options(run: &Run) -> Result<EngineOptions, Error> {
+    Ok(EngineOptions {
+        kv_type: None, // the mode's own
+        ..fleet_options("exact", run)?
+    })
+}
+
 /// One cache for everyone, everyone in every step, settings as the run asks.
 fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
     Ok(EngineOptions {

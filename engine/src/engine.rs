@@ -386,30 +386,39 @@ impl Engine {
 
     /// Logits of `ids` computed cold, of every position or the last: `[positions][vocab]`.
     pub fn logits(&mut self, ids: &[u32], all: bool) -> Result<Vec<f32>> {
+        let mut logits = Vec::new();
+        let wanted = |position| all || position + 1 == ids.len();
+        self.logits_at(ids, &wanted, &mut |_, row| logits.extend(row))?;
+        Ok(logits)
+    }
+
+    /// Hands over the logits of the wanted positions of `ids`, computed cold, one position after the other: `[vocab]`.
+    pub fn logits_at(
+        &mut self,
+        ids: &[u32],
+        wanted: &dyn Fn(usize) -> bool,
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         check_prompt(ids, 0, self.model.config())?;
         let needed = ids.len().div_ceil(PAGE_POSITIONS);
         let spoken_for = self.spoken_for();
         self.cache.reserve(&mut self.pool, needed, spoken_for)?;
         let mut table = PageTable::default();
-        let mut logits = Vec::new();
         let chunks = ids.chunks(self.options.chunk_tokens);
         let result = chunks
-            .map(|chunk| self.logits_chunk(&mut table, chunk, ids.len(), all))
-            .try_for_each(|chunk| {
-                logits.extend(chunk?);
-                Ok(())
-            });
+            .map(|chunk| self.logits_chunk(&mut table, chunk, wanted, each))
+            .collect();
         table.release(&mut self.pool);
-        result.map(|()| logits)
+        result
     }
 
     fn logits_chunk(
         &mut self,
         table: &mut PageTable,
         chunk: &[u32],
-        end: usize,
-        all: bool,
-    ) -> Result<Vec<f32>> {
+        wanted: &dyn Fn(usize) -> bool,
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         let mut rows = Vec::with_capacity(chunk.len());
         for &token in chunk {
             let position = table.len();
@@ -420,12 +429,17 @@ impl Engine {
                 token,
                 position,
                 source,
-                logits: all || position + 1 == end,
+                logits: wanted(position),
             });
         }
-        Ok(self
-            .model
-            .forward(&self.cpu, &mut self.pool, &[table.pages()], &rows))
+        let pages = [table.pages()];
+        let logits = self.model.forward(&self.cpu, &mut self.pool, &pages, &rows);
+        let positions = rows.iter().filter(|row| row.logits);
+        let by_position = logits.chunks_exact(self.model.vocab());
+        for (row, logits) in positions.zip(by_position) {
+            each(row.position, logits);
+        }
+        Ok(())
     }
 
     /// Forgets an idle session, and what was cached for it alone.

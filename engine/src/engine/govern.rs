@@ -197,10 +197,8 @@ impl Engine {
         let mut table = found.table;
         let rest = &wanted.prompt[table.len()..];
         let mut chunks = rest.chunks(self.options.chunk_tokens);
-        let done = chunks.try_for_each(|chunk| {
-            let (end, all) = (usize::MAX, false);
-            self.logits_chunk(&mut table, chunk, end, all).map(drop)
-        });
+        let done = chunks
+            .try_for_each(|chunk| self.logits_chunk(&mut table, chunk, &|_| false, &mut |_, _| ()));
         if let Err(error) = done {
             self.cache.give_up(&mut self.pool, table);
             return Err(error);

@@ -26,6 +26,8 @@ pub struct BeginServer {
 #[serde(deny_unknown_fields)]
 pub struct Ready {
     pub settings: ServerSettings,
+    /// Ids it will never answer with, since they end a text.
+    pub barred: Vec<u32>,
     pub load_ns: u64,
 }
 

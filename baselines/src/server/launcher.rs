@@ -1,0 +1,9 @@
+//! Where llama.cpp's server is found, and a stand-in for it out of a Python package.
+//!
+//! Not here: the environment and the search path, which are given (`harness`).
+
+/// The package and the version the launcher was written for.
+pub const PACKAGE: &str = "xllamacpp==2026.10.11549";
+
+/// A program that takes the arguments of llama.cpp's server and serves through that package.
+pub const PROGRAM: &str = include_str!("launcher.py");
