@@ -87,19 +87,22 @@ impl<'a> Arms<'a> {
         self.envelope.workload_of(arm).turns
     }
 
-    /// Client-supplied positions this arm computed in its first `turns` turns. Of ours they are equal in all repetitions, or
-    /// a finding; what another engine says counts where it says the same in all.
+    /// Client-supplied positions this arm computed in its first `turns` turns. They are equal in all repetitions: of ours
+    /// anything else is a finding, and what another engine does not say alike in all counts as not said.
     pub(crate) fn computed(&self, arm: &str, turns: u64) -> Option<u64> {
         if !is_served(arm) {
             let by_turn = self.traces(arm).next()?.computed.range(..turns);
             let computed = by_turn.map(|(_, computed)| *computed);
             return Some(computed.fold(0, u64::saturating_add));
         }
-        let of_all = self.served(arm).map(|(trace, _)| {
-            let mut by_turn = trace.computed.range(..turns).map(|(_, computed)| *computed);
-            by_turn.try_fold(0_u64, |sum, computed| Some(sum.saturating_add(computed?)))
-        });
-        same(of_all)
+        let told = self
+            .served(arm)
+            .map(|(trace, _)| trace.end.as_ref()?.computed_tokens);
+        same(told)?;
+        let by_turn = self.served(arm).next()?.0.computed.range(..turns);
+        by_turn
+            .map(|(_, computed)| *computed)
+            .try_fold(0_u64, |sum, computed| Some(sum.saturating_add(computed?)))
     }
 
     /// By turn, the hash of what clients say in the trace that goes furthest of those that ended.

@@ -32,6 +32,8 @@ pub(crate) struct ServerTrace {
     /// `None` where it never answered that it is ready.
     pub(crate) settings: Option<ServerSettings>,
     pub(crate) load_ns: u64,
+    /// Ids it was not free to choose.
+    pub(crate) barred: Vec<u32>,
     /// `None` when the trace ended in `error`.
     pub(crate) end: Option<EndServer>,
     /// The message of that `error` line.
@@ -51,7 +53,6 @@ pub(crate) struct ServerTrace {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) request: String,
-    pub(crate) prompt_sha256: String,
     /// Agent and turn.
     pub(crate) of: (u64, u64),
 }
@@ -274,13 +275,14 @@ impl Reader<'_> {
     }
 
     fn into_trace(self) -> Option<ServerTrace> {
-        let (settings, load_ns) = self
-            .ready
-            .map_or((None, 0), |ready| (Some(ready.settings), ready.load_ns));
+        let (settings, barred, load_ns) = self.ready.map_or((None, Vec::new(), 0), |ready| {
+            (Some(ready.settings), ready.barred, ready.load_ns)
+        });
         Some(ServerTrace {
             begin: self.begin?,
             settings,
             load_ns,
+            barred,
             end: self.end,
             error: self.error,
             inputs_sha256: self.prompts.inputs_sha256(),

@@ -92,6 +92,7 @@ pub(crate) struct Trace {
 /// What one request answered, and when.
 #[derive(Debug)]
 pub(crate) struct Output {
+    pub(crate) prompt_sha256: String,
     pub(crate) ids: Vec<u32>,
     pub(crate) logits_sha256: String,
     pub(crate) times: Times,

@@ -24,11 +24,12 @@ pub(crate) struct BeginServer {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ready {
     pub(crate) settings: ServerSettings,
+    pub(crate) barred: Vec<u32>,
     pub(crate) load_ns: u64,
 }
 
 /// Settings as a server says them itself.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSettings {
     #[serde(deserialize_with = "nullable")]

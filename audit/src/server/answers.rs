@@ -73,6 +73,11 @@ impl Reader<'_> {
         check_usage(&answer.usage, [cached, computed, Some(length)], notes);
         check_whole(cached, computed, prompt.len() as u64, notes);
         check_found(cached, self.reuse.limits(&request.session, prompt).0, notes);
+        let barred = self.ready.as_ref().map_or(&[][..], |ready| &ready.barred);
+        let chosen = answer.ids.iter().find(|id| barred.contains(id));
+        notes.check(Layer::Settings, chosen.is_none(), || {
+            format!("{chosen:?} was answered, which the server said it would not")
+        });
         self.session.answered(&answer.ids, notes);
         check_pieces(&answer, t_ns, t_ns.saturating_sub(open.t_ns), notes);
         let sums = &mut self.sums;
@@ -87,10 +92,10 @@ impl Reader<'_> {
             .or_default() += length;
         self.answered.push(Answered {
             request: answer.request,
-            prompt_sha256: request.prompt_sha256.clone(),
             of: (request.agent, request.turn),
         });
         let output = Output {
+            prompt_sha256: request.prompt_sha256.clone(),
             times: Times::of_pieces(&answer.chunk_t_ns, &answer.chunk_tokens),
             ids: answer.ids,
             logits_sha256: String::new(),

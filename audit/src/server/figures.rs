@@ -7,18 +7,21 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::ServerTrace;
-use super::score::{ScoreTrace, check_alike};
-use crate::arms::{Arms, Servers, same, stem};
+use super::score::{Known, ScoreTrace, check_alike};
+use crate::arms::{Arms, Servers, same};
 use crate::figures::{self, TOTALS};
 use crate::hash;
-use crate::line::server::EndServer;
-use crate::notebook::{Layer, Notebook};
-use crate::oracle::is_served;
+use crate::line::server::{EndServer, ServerSettings};
+use crate::notebook::{Layer, Notebook, quote};
+use crate::oracle::{MOCK, is_served};
 use crate::possible::{check_kernels, check_machine};
 use crate::record::{Machine, ScoredToken};
 use crate::statistics::{median_integer, rounded};
 use crate::trace::Trace;
 
+/// Said of a run with other engines.
+const UNSEEN: &str = "whether another engine is set and counts as it says, and whether the named model gives the margins of its answers: \
+    the one is its own word, the other takes scoring them again";
 /// Micronats of a millinat.
 const MICRO_OF_MILLI: u64 = 1000;
 
@@ -30,7 +33,10 @@ pub(crate) fn check_traces(
     notes: &mut Notebook,
 ) {
     let (servers, longest) = (arms.servers, arms.longest_inputs());
-    let mut known = BTreeMap::new();
+    let (ours, mut known) = (exact_outputs(arms, first), Known::new());
+    if !servers.traces.is_empty() {
+        notes.not_checked.push(UNSEEN.to_owned());
+    }
     for (name, trace) in &servers.traces {
         notes.open(&format!("trace/{name}.jsonl"));
         notes.turn_to(Some(1)); // `begin_server`
@@ -44,7 +50,7 @@ pub(crate) fn check_traces(
             continue;
         };
         notes.open(&format!("trace/{name}.score.jsonl"));
-        check_alike(score, trace, &mut known, notes);
+        check_alike(score, trace, &ours, &mut known, notes);
         notes.turn_to(Some(1)); // `begin_score`
         let (begin, ours) = (&score.begin, &first.begin);
         let (found, expected) = (&begin.model_sha256, &ours.model_sha256);
@@ -53,6 +59,19 @@ pub(crate) fn check_traces(
         notes.same(Layer::Settings, "tokenizer_sha256", found, expected);
         check_kernels(&begin.kernels, machine, notes);
     }
+}
+
+/// What our own arms answered, by the hash of the prompt, if they compute as a score does.
+fn exact_outputs<'a>(arms: &Arms<'a>, first: &Trace) -> BTreeMap<&'a str, &'a [u32]> {
+    let settings = &first.begin.settings;
+    let exact = settings.mode == "exact" && settings.kv_dtype == "f32";
+    let real = |it: &&Trace| exact && it.begin.arm != MOCK;
+    let outputs = arms
+        .traces
+        .values()
+        .filter(real)
+        .flat_map(|it| it.outputs.values());
+    outputs.map(|it| (&*it.prompt_sha256, &*it.ids)).collect()
 }
 
 /// One model file in the run, one build of the program, and one command line and one answer about settings in an arm.
@@ -69,9 +88,27 @@ fn check_begins(trace: &ServerTrace, first: &Trace, servers: &Servers, notes: &m
         let (found, expected) = (&begin.program.arguments, &other.begin.program.arguments);
         notes.same(Layer::Settings, "program.arguments", found, expected);
     }
-    let said = of_arm().find_map(|it| it.settings.as_ref());
-    let (found, expected) = (&trace.settings, said.filter(|_| trace.settings.is_some()));
-    notes.same(Layer::Settings, "settings", &found.as_ref(), &expected);
+    let mut said = of_arm().filter_map(|it| it.settings.as_ref());
+    let other = |ours: &ServerSettings| said.find(|theirs| ours.contradicts(theirs));
+    let other = trace.settings.as_ref().and_then(other);
+    notes.check(Layer::Settings, other.is_none(), || {
+        format!(
+            "settings are not those of another repetition, which are {}",
+            quote(&other)
+        )
+    });
+}
+
+impl ServerSettings {
+    /// Whether both say something of a setting, and not the same.
+    fn contradicts(&self, other: &Self) -> bool {
+        let (ours, theirs) = (json!(self), json!(other));
+        let differs = |(name, ours): (&String, &Value)| {
+            let theirs = &theirs[name];
+            !ours.is_null() && !theirs.is_null() && ours != theirs
+        };
+        ours.as_object().is_some_and(|it| it.iter().any(differs))
+    }
 }
 
 impl ServerTrace {
@@ -219,8 +256,7 @@ pub(crate) fn withheld(arm: &str, arms: &Arms<'_>) -> Option<String> {
         micronats,
     } = score.beyond_margin?;
     Some(format!(
-        "outside the margin: {}, agent {agent}, turn {turn}, output token {position}, {micronats} micronats",
-        stem(arm, rep)
+        "outside the margin: {arm}-{rep}, agent {agent}, turn {turn}, output token {position}, {micronats} micronats"
     ))
 }
 

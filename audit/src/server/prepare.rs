@@ -14,6 +14,9 @@ use crate::oracle::served_with_flash;
 /// What a server was just given it must find again, but for the last positions it computes anew for their logits.
 const REPEAT_MISSES: u64 = 2;
 
+/// Ids that end a text; vocabularies have a few.
+const MAX_BARRED: usize = 64;
+
 /// How far the text has come that is computed once and copied to every slot.
 #[derive(Default)]
 pub(super) struct Copied {
@@ -51,6 +54,11 @@ impl Reader<'_> {
         notes.same(Layer::Settings, "settings.flash_attention", &obeyed, &fused);
         let kv_dtype = settings.kv_dtype.as_deref().unwrap_or("f16");
         notes.same(Layer::Settings, "settings.kv_dtype", kv_dtype, "f16");
+        let barred = &ready.barred;
+        let listed = barred.is_sorted_by(|a, b| a < b) && barred.len() <= MAX_BARRED;
+        notes.check(Layer::Format, listed, || {
+            format!("barred: ids do not ascend, or there are more than {MAX_BARRED}")
+        });
         self.ready = Some(ready);
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::envelope::Plan;
 use crate::line::server::{BeginScore, EndScore, Score};
 use crate::line::{Body, Line};
 use crate::notebook::{Layer, Notebook, Stop};
+use crate::oracle::common_prefix;
 use crate::trace::Asked;
 
 /// What run.json and comparison need of one.
@@ -126,10 +127,8 @@ impl Reader<'_> {
             notes.same(Layer::Settings, what, found.as_str(), expected);
         }
         notes.same(Layer::Settings, "threads", &begin.threads, &run.threads);
-        let ascends = begin.barred.is_sorted_by(|a, b| a < b);
-        notes.check(Layer::Format, ascends, || {
-            "barred: ids do not ascend, or one stands there twice".to_owned()
-        });
+        let barred = &self.scored.trace.barred;
+        notes.same(Layer::Settings, "barred", &begin.barred, barred);
         self.begin = Some(begin);
     }
 
@@ -148,11 +147,6 @@ impl Reader<'_> {
         let margins = score.margins_micronats;
         let what = "entries of margins_micronats";
         notes.same(Layer::Count, what, &margins.len(), &ids.len());
-        let barred = self.begin.as_ref().map_or(&[][..], |it| &it.barred);
-        let chosen = ids.iter().find(|id| barred.binary_search(id).is_ok());
-        notes.check(Layer::Settings, chosen.is_none(), || {
-            format!("{chosen:?} was answered, an id that the server was not free to choose")
-        });
         self.tokens += margins.len() as u64;
         self.exact_tokens += margins.iter().filter(|it| **it == 0).count() as u64;
         let worst = margins.iter().copied().max().unwrap_or(0);
@@ -184,11 +178,17 @@ impl Reader<'_> {
     }
 }
 
-/// Scores of one model agree: the same text has the same margins whoever wrote it. `known` are those read before.
+/// Margins by prompt hash and output, of scores read before.
+pub(crate) type Known = BTreeMap<(String, Vec<u32>), Vec<u64>>;
+
+/// Scores agree with each other and with our own arms: the same text has the same margins whoever wrote it, and of an
+/// output that one of ours, which answers as exactly as it scores, would have given, the margins are 0. `ours` has theirs by
+/// the hash of the prompt; `known` are the scores read before.
 pub(crate) fn check_alike(
     score: &ScoreTrace,
     trace: &ServerTrace,
-    known: &mut BTreeMap<(String, Vec<u32>), Vec<u64>>,
+    ours: &BTreeMap<&str, &[u32]>,
+    known: &mut Known,
     notes: &mut Notebook,
 ) {
     for answer in &trace.answered {
@@ -196,13 +196,23 @@ pub(crate) fn check_alike(
         let Some((output, margins)) = trace.outputs.get(&answer.of).zip(read) else {
             continue;
         };
-        let text = (answer.prompt_sha256.clone(), output.ids.clone());
+        let request = &answer.request;
+        let text = (output.prompt_sha256.clone(), output.ids.clone());
         let before = known.entry(text).or_insert_with(|| margins.clone());
         notes.check(Layer::Identity, before == margins, || {
-            let request = &answer.request;
             format!(
                 "margins of {request:?} differ from those of the same text elsewhere in this run"
             )
         });
+        let chosen = ours
+            .get(&*output.prompt_sha256)
+            .copied()
+            .unwrap_or_default();
+        let alike = common_prefix(&output.ids, chosen) as usize;
+        let exact = margins.iter().take(alike).all(|margin| *margin == 0);
+        notes.check(Layer::Identity, exact, || {
+            format!("margins of {request:?} are not 0 for ids that an exact arm of ours chose too")
+        });
+        notes.recomputed("margins of ids that ours chose", alike as u64);
     }
 }

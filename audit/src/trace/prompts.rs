@@ -174,6 +174,7 @@ impl Prompts {
             own: [&*request.append, &*output.ids].concat(),
             appended,
             of: Some((request.agent, request.turn)),
+            prompt_sha256: output.prompt_sha256,
             logits_sha256: output.logits_sha256,
             times: output.times,
         };

@@ -229,6 +229,7 @@ impl Reader<'_> {
             return Ok(()); // it was there two lines above
         };
         let output = Output {
+            prompt_sha256: asking.prompted.request.prompt_sha256.clone(),
             ids: finish.ids.clone(),
             logits_sha256: finish.logits_sha256.clone(),
             times: Times::of(&finish.token_t_ns),

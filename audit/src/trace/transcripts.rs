@@ -23,6 +23,7 @@ pub(super) struct Transcript {
     pub(super) appended: usize,
     /// Agent and turn of a request.
     pub(super) of: Option<(u64, u64)>,
+    pub(super) prompt_sha256: String,
     pub(super) logits_sha256: String,
     pub(super) times: Times,
 }
@@ -56,6 +57,7 @@ impl Transcripts {
             appended: ids.len(),
             own: ids,
             of: None,
+            prompt_sha256: String::new(),
             logits_sha256: String::new(),
             times: Times::default(),
         };
@@ -130,6 +132,7 @@ impl Transcripts {
     pub(super) fn into_outputs(self) -> BTreeMap<(u64, u64), Output> {
         let outputs = self.all.into_iter().filter_map(|mut transcript| {
             let output = Output {
+                prompt_sha256: transcript.prompt_sha256,
                 ids: transcript.own.split_off(transcript.appended),
                 logits_sha256: transcript.logits_sha256,
                 times: transcript.times,

@@ -183,6 +183,39 @@ impl Run {
         run
     }
 
+    /// A session beside another engine, of which not everything is known.
+    pub(crate) fn beside_a_server(envelope: &str, name: &'static str) -> Self {
+        let mut run = Self::new(envelope, name);
+        let server = "llama-server:shared";
+        let mut theirs = arm(992);
+        for field in [
+            "prefill_tokens_computed",
+            "prefix_tokens_hit",
+            "carried_tokens",
+            "replayed_tokens",
+            "reuse_rate",
+            "prefill_ns",
+            "decode_ns",
+            "kv_bytes_peak",
+        ] {
+            theirs[field] = Value::Null;
+        }
+        theirs["provenance"] = json!("OBSERVED");
+        theirs["wall_ns"] = json!(4_960_000_000_u64);
+        theirs["score"] = json!({ "tokens": 1440, "exact_tokens": 1433, "exact_share": 0.995_139,
+                                  "worst_micronats": 40_000, "first_divergence": null, "beyond_margin": null });
+        run.record["arms"][server] = theirs;
+        let mut over = ratio("fused", server, 5.0, "FASTER");
+        (over["prefill_tokens"], over["prefill"]) = (Value::Null, Value::Null);
+        run.record["ratios"].as_array_mut().unwrap().push(over);
+        run.declared["run"]["arms"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!(server));
+        run.record["envelope_sha256"] = json!(sha256_hex(run.declared.to_string().as_bytes()));
+        run
+    }
+
     /// With one field of the record, named by JSON pointer, set to `value`.
     pub(crate) fn with(mut self, pointer: &str, value: impl Into<Value>) -> Self {
         *self.record.pointer_mut(pointer).unwrap() = value.into();

@@ -53,6 +53,26 @@ fn editing_any_character_of_any_page_fails_the_check() {
 }
 
 #[test]
+fn what_is_not_known_of_another_engine_has_no_row_and_no_zero() {
+    let repository = Repository::published();
+    repository.anchor(&Run::beside_a_server("session-50x5", "first"));
+    repository.report();
+    let page = repository.read("BENCHMARK-AUTHORITY.md");
+    let rows: Vec<&str> = (page.lines())
+        .filter(|line| line.starts_with('|') && line.contains("llama-server:shared"))
+        .collect();
+    let expected = [
+        "| llama-server:shared wall, median | 4.96 s | OBSERVED |",
+        "| llama-server:shared answers that are our model's own choice | 99.5 % | WITNESSED |",
+        "| fused / llama-server:shared, wall | 5.00× | OBSERVED, derived |",
+    ];
+    assert_eq!(rows.len(), expected.len(), "{rows:#?}");
+    for (row, start) in rows.iter().zip(expected) {
+        assert!(row.starts_with(start), "{row}");
+    }
+}
+
+#[test]
 fn a_result_anchored_again_with_another_value_changes_the_pages() {
     let repository = Repository::published();
     assert!(

@@ -2,7 +2,7 @@
 //!
 //! Not here: what came before (`servers`).
 
-use audit::Layer::{Chain, Clock, Count, Format, Memory, Prompt, Reuse};
+use audit::Layer::{Chain, Clock, Count, Format, Memory, Prompt, Reuse, Settings};
 use serde_json::json;
 
 use super::servers::{ASKED, WARM, WARM_0, lied, warm};
@@ -126,6 +126,14 @@ pub(crate) static ANSWERED: &[Forgery] = &[
                 it.record["arms"][served::WARM][figure] = json!(null);
             }
         },
+    ),
+    warm(
+        "an answer with an id that ends a text",
+        Settings,
+        ANSWER,
+        "Some(1001) was answered",
+        ("ready", 0),
+        ("/barred", "[2, 1001]"),
     ),
     lied(
         "a server that ignored what it was told to ignore",

@@ -1,6 +1,7 @@
 //! Lies about the scores of other engines' answers.
 //!
 //! Not here: the traces that are scored (`servers`, `answers`), or what run.json makes of scores (`served`).
+#![allow(clippy::unwrap_used)] // helpers of tests, outside any #[test]
 
 use audit::Layer::{self, Chain, Clock, Count, Format, Identity, Settings};
 use serde_json::json;
@@ -165,28 +166,12 @@ pub(crate) static SCORES: &[Forgery] = &[
         },
     ),
     scored(
-        "ids barred in no order",
-        Format,
-        BEGIN,
-        "barred: ids do not ascend",
-        ("begin_score", 0),
-        ("/barred", "[2, 1]"),
-    ),
-    scored(
-        "ids barred twice",
-        Format,
-        BEGIN,
-        "barred: ids do not ascend",
-        ("begin_score", 0),
-        ("/barred", "[1, 1]"),
-    ),
-    scored(
-        "an id barred that was answered",
+        "a score that bars other ids than the server",
         Settings,
-        LINE,
-        "Some(1001) was answered",
+        BEGIN,
+        "barred is [1]",
         ("begin_score", 0),
-        ("/barred", "[1, 1001]"),
+        ("/barred", "[1]"),
     ),
     scored(
         "an answer scored for another",
@@ -250,6 +235,33 @@ pub(crate) static SCORES: &[Forgery] = &[
             score["first_divergence"] = json!({
                 "rep": 0, "agent": 0, "turn": 0, "position": 0, "micronats": 7,
             });
+        },
+    )),
+    beside(told(
+        "an answer of ours that scores badly everywhere",
+        Identity,
+        (SCORE, ""),
+        "are not 0 for ids that an exact arm of ours chose too",
+        |it| {
+            let scores: Vec<String> = it
+                .traces
+                .keys()
+                .filter(|name| name.contains("score"))
+                .cloned()
+                .collect();
+            for name in scores {
+                it.lines(&name, "score")[1]["margins_micronats"] = json!([7, 0]);
+                let end = it.lines(&name, "end_score").remove(0);
+                end["exact_tokens"] = json!(end["exact_tokens"].as_u64().unwrap() - 1);
+                end["worst_micronats"] = json!(end["worst_micronats"].as_u64().unwrap().max(7));
+            }
+            let token = json!({ "rep": 0, "agent": 1, "turn": 0, "position": 0, "micronats": 7 });
+            for (arm, exact, worst) in [(served::COPYING, 35, 7), (served::WARM, 30, 60_000)] {
+                let score = &mut it.record["arms"][arm]["score"];
+                (score["exact_tokens"], score["worst_micronats"]) = (json!(exact), json!(worst));
+                score["exact_share"] = json!(f64::from(exact) / 40.0);
+                score["first_divergence"] = token.clone();
+            }
         },
     )),
     Forgery {

@@ -145,7 +145,7 @@ pub(crate) static BEGUN: &[Forgery] = &[
         "another setting of the server in one repetition",
         Settings,
         ("trace/llama-server.agent-1.jsonl", BEGIN),
-        "settings is Some",
+        "settings are not those of another repetition",
         |it| {
             let ready = it.lines("llama-server.agent-1", "ready").remove(0);
             ready["settings"]["kv_unified"] = json!(true);
@@ -258,6 +258,25 @@ pub(crate) static PREPARED: &[Forgery] = &[
         "settings.kv_dtype is \"q8_0\"",
         ("ready", 0),
         ("/settings/kv_dtype", "\"q8_0\""),
+    ),
+    warm(
+        "ids barred in no order",
+        Format,
+        READY,
+        "barred: ids do not ascend",
+        ("ready", 0),
+        ("/barred", "[2, 1]"),
+    ),
+    lied(
+        "a whole vocabulary barred",
+        Format,
+        (WARM, READY),
+        "or there are more than 64",
+        |it| {
+            let all: Vec<u64> = (0..65).collect();
+            it.lines(WARM_0, "ready")[0]["barred"] = json!(all);
+            it.lines("llama-server.agent-0.score", "begin_score")[0]["barred"] = json!(all);
+        },
     ),
     warm(
         "slots too short for a transcript",
