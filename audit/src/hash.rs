@@ -23,6 +23,18 @@ pub(crate) fn of_ids<'a>(ids: impl IntoIterator<Item = &'a u32>) -> String {
     hex(&hasher.finalize())
 }
 
+/// Hex digest of a text between whose two parts ids stand in decimal, with commas: the whole is never held.
+pub(crate) fn of_ids_within(before: &str, ids: &[u32], after: &str) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(before);
+    for (place, id) in ids.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        hasher.update(format!("{comma}{id}"));
+    }
+    hasher.update(after);
+    hex(&hasher.finalize())
+}
+
 /// Hex digest of a file, read in pieces: a trace may be larger than memory.
 pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;

@@ -15,7 +15,7 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
         notes.open(&format!("trace/{name}.jsonl"));
         let settings = &trace.begin.settings;
         notes.turn_to(Some(1)); // `begin`
-        check_kernels(&settings.kernels, &record.machine, notes);
+        check_settings(settings, &record.machine, notes);
         if let Some(end) = &trace.end {
             notes.turn_to(Some(trace.lines));
             check_memory(end, settings, &record.machine, notes);
@@ -27,17 +27,15 @@ pub(crate) fn check(record: &Record, traces: &Traces, notes: &mut Notebook) {
     }
 }
 
-/// The machine has what these kernels need.
-#[track_caller]
-pub(crate) fn check_kernels(kernels: &str, machine: &Machine, notes: &mut Notebook) {
-    let needed: &[&str] = match kernels {
+fn check_settings(settings: &Settings, machine: &Machine, notes: &mut Notebook) {
+    let needed: &[&str] = match settings.kernels.as_str() {
         "avx2" => &["avx2", "fma"],
         "avx512" => &["avx2", "fma", "avx512f"],
         _ => &[],
     };
     let has = |name: &&str| machine.isa.iter().any(|it| it == name);
     notes.check(Layer::Settings, needed.iter().all(has), || {
-        let (kernels, isa) = (quote(kernels), quote(&machine.isa));
+        let (kernels, isa) = (quote(&settings.kernels), quote(&machine.isa));
         format!("settings.kernels is {kernels}, but the machine of run.json has {isa}")
     });
 }

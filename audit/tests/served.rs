@@ -6,7 +6,7 @@
 mod fixture;
 
 use audit::{Report, audit_run};
-use fixture::{Fixture, served};
+use fixture::{Fixture, served, shorter};
 
 fn audited(fixture: &Fixture) -> Report {
     let dir = tempfile::tempdir().unwrap();
@@ -22,6 +22,7 @@ fn honest_runs_pass_whatever_the_server_tells_and_however_its_answers_score() {
         ("not scored", served::unscored),
         ("a silent server", served::silent),
         ("a failed arm", served::failed),
+        ("fewer turns", shorter::first_turn_only),
     ] {
         let report = audited(&honest());
         assert_eq!(report.exit_code(), 0, "{name}: {}", report.render());

@@ -24,9 +24,9 @@ pub(super) fn check_sent(sent: &Sent, ids: &[u32], notes: &mut Notebook) {
     notes.check(Layer::Prompt, one_place, || {
         format!("sent.body is no object with one {PLACE}, for the prompt's ids")
     });
-    let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-    let whole = format!("\"prompt\":[{}]", words.join(","));
-    let whole = hash::of_bytes(sent.body.replacen(PLACE, &whole, 1).as_bytes());
+    let place = sent.body.find(PLACE).map_or(0, |at| at + PLACE.len() - 1);
+    let (before, after) = sent.body.split_at(place);
+    let whole = hash::of_ids_within(before, ids, after);
     let stated = sent.body_sha256.as_str();
     notes.same(Layer::Prompt, "sent.body_sha256", stated, whole.as_str());
     let plain = sent.path.starts_with('/') && !sent.path.contains(char::is_whitespace);

@@ -140,6 +140,7 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::served::unscored,
         fixture::served::silent,
         fixture::served::failed,
+        fixture::shorter::first_turn_only,
     ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());

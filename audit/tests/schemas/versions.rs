@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, cells};
+use crate::fixture::{Fixture, cells, served};
 
 /// What the program prints of a run whose evidence is broken.
 fn audited(dir: &Path) -> String {
@@ -86,6 +86,8 @@ fn traces_of_another_version_are_refused_by_name() {
         (Fixture::new(&["fused"], 1), "fused-0"),
         (cells::run(), "fleet.fak-0"),
         (cells::run(), "prompt.llama-bench.fa0-0"),
+        (served::run(), "llama-server.agent-0"),
+        (served::run(), "llama-server.agent-0.score"),
     ] {
         for version in versions("trace") {
             for begin in retagged(&fixture.traces[trace][0], &version.0) {

@@ -145,25 +145,12 @@ pub(crate) static SCORES: &[Forgery] = &[
         ("/threads", "3"),
     ),
     scored(
-        "a score with kernels the machine has not",
-        Settings,
-        BEGIN,
-        "but the machine of run.json has",
-        ("begin_score", 0),
-        ("/kernels", "\"avx2\""),
-    ),
-    lied(
-        "a score with kernels nobody asked for",
+        "a score with other kernels than ours",
         Settings,
         BEGIN,
         "kernels is \"avx2\", expected \"scalar\"",
-        |it| {
-            it.envelope["run"]["kernels"] = json!("scalar");
-            it.redeclare();
-            it.set("/requested/kernels", json!("scalar"));
-            it.set("/machine/isa", json!(["avx2", "fma"]));
-            it.lines(SCORE_0, "begin_score")[0]["kernels"] = json!("avx2");
-        },
+        ("begin_score", 0),
+        ("/kernels", "\"avx2\""),
     ),
     scored(
         "a score that bars other ids than the server",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::scores::{SCORE, SCORE_0};
 use super::servers::beside;
 use super::{Change, Forgery, ZEROS, declared, in_cells, recorded, told, written};
-use crate::fixture::{seal, served};
+use crate::fixture::{seal, served, shorter};
 
 const RUN: &str = "run.json";
 
@@ -230,6 +230,15 @@ pub(crate) static RECORDED: &[Forgery] = &[
             "\"verdict\": \"FASTER\"",
             "ratios[2].verdict",
             ("/ratios/2/verdict", "\"FASTER\""),
+        )
+    },
+    Forgery {
+        honest: shorter::first_turn_only,
+        ..recorded(
+            "prompts of turns that one of two did not play",
+            "\"prefill_tokens\": 1.6",
+            "ratios[3].prefill_tokens",
+            ("/ratios/3/prefill_tokens", "1.6"),
         )
     },
     figure(
