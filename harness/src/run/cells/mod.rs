@@ -90,7 +90,7 @@ fn find_programs(arguments: &RunArguments, world: &World) -> Result<Programs, Er
             "llama-batched-bench" => found.llama_batched_bench = Some(path),
             other => {
                 return Err(Error::Usage(format!(
-                    "--bin {other}: no arm of engine work is answered by it, only those of sessions are"
+                    "--bin {other} is for envelopes of kind session; in engine work other arms are those of llama-bench"
                 )));
             }
         }
