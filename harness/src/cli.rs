@@ -56,7 +56,8 @@ pub enum Command {
   harness run session-small --arm fused --arm llama-server:shared
   harness run mine.toml --threads 2 --json > outcome.json
   harness run engine-prefill --bin llama-bench=PATH
-  harness run engine-prefill --arm fak --arm fak-unshared --reps 3")]
+  harness run engine-prefill --arm fak --arm fak-unshared --reps 3
+  harness run session-50x5 --resume results/local/session-50x5/20260102-1")]
     Run(RunArguments),
     /// Verify evidence: recount every figure from the traces
     #[command(
@@ -210,6 +211,9 @@ pub struct RunArguments {
     /// Where the evidence goes; must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with a run that was interrupted, at its next whole round; everything else as it was begun
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
     /// Get a missing model first
     #[arg(long)]
     pub pull: bool,

@@ -73,6 +73,9 @@ struct Outcome {
     /// Answers of the run held against them.
     answers: usize,
     arms: Vec<String>,
+    /// Arms that another engine answered.
+    #[serde(skip)] // `arms` names those that were
+    not_replayed: Vec<&'static str>,
     differences: Vec<Difference>,
 }
 
@@ -113,6 +116,7 @@ pub fn replay(
         prompts_of_run: asked.len(),
         answers: 0,
         arms: Vec::new(),
+        not_replayed: servers(&run.record).map(|(name, _)| name).collect(),
         differences: Vec::new(),
     };
     answer_again(&run, &asked, &drawn, &mut engine, &mut outcome)?;
@@ -416,15 +420,15 @@ fn show(
             counted(*answers, "answer")
         )?;
     }
-    let others: Vec<&str> = servers(&run.record).map(|(name, _)| name).collect();
-    if !others.is_empty() {
-        writeln!(
-            out,
-            "not replayed, since another engine answered: {}",
-            others.join(", ")
-        )?;
+    if !outcome.not_replayed.is_empty() {
+        let arms = outcome.not_replayed.join(", ");
+        writeln!(out, "not replayed, since another engine answered: {arms}")?;
     }
-    for it in &outcome.differences {
+    write_differences(&outcome.differences, out)
+}
+
+fn write_differences(differences: &[Difference], out: &mut dyn Write) -> Result<(), Error> {
+    for it in differences {
         let Difference {
             place,
             field,

@@ -45,9 +45,6 @@ pub(super) fn program(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, path)) if KNOWN_PROGRAMS.contains(&name) && !path.is_empty() => {
             Ok((name.to_owned(), PathBuf::from(path)))
         }
-        _ => Err(format!(
-            "give one of {} as NAME=PATH",
-            KNOWN_PROGRAMS.join(", ")
-        )),
+        _ => Err(format!("give {}=PATH", KNOWN_PROGRAMS.join("=PATH or "))),
     }
 }

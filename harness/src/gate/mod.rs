@@ -226,6 +226,7 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
         mode: None,
         programs: Vec::new(),
         out: None,
+        resume: None,
         pull: false,
         wait_quiet: 0,
         json: false,

@@ -14,6 +14,7 @@ pub mod plan;
 mod process;
 mod progress;
 mod record;
+mod resume;
 mod servers;
 mod stage;
 mod watch;
@@ -39,6 +40,7 @@ use crate::world::World;
 use crate::{build_facts, calendar, describe, files, machine, seal};
 use plan::{Plan, Planned};
 use record::Facts;
+use resume::Resumed;
 use servers::Servers;
 use stage::Stage;
 
@@ -115,11 +117,18 @@ fn seal_session(
 ) -> Result<Sealed, Error> {
     // Before a directory is taken: what is refused leaves nothing behind.
     let servers = Servers::find(&plan.envelope, arguments, world)?;
+    let resumed = arguments.resume.as_ref();
+    let resumed = resumed.map(|given| Resumed::open(given, &plan, arguments.pull, world));
+    let resumed = resumed.transpose()?;
+    let goes_on = resumed.as_ref().map(|it| it.directory.clone());
     let Begun {
         mut facts,
         directory,
-    } = begin(&mut plan, arguments, announce, world)?;
-    write_envelope(&plan, &directory)?;
+    } = begin(&mut plan, arguments, goes_on.clone(), announce, world)?;
+    if goes_on.is_none() {
+        write_envelope(&plan, &directory)?;
+    }
+    let held = resume::hold(&directory, &mut facts, resumed)?;
     let model_path = facts.model.path.clone();
     let stage = Stage {
         envelope: &plan.envelope,
@@ -128,12 +137,15 @@ fn seal_session(
         directory: &directory,
         world,
     };
-    let mut traces = stage.play_all()?;
+    let played = resume::whole_rounds(&plan.envelope, &directory)?;
+    let mut traces = stage.play_all(played)?;
     facts.sitting.load1_after = machine::load1();
     stage.score_all(&mut traces)?;
     let record = record::assemble(&plan.envelope, facts, &traces)
         .map_err(|error| unsealed(&error, &directory, world))?;
+    resume::forget(&directory)?;
     let audit = seal_record(&record, &directory)?;
+    drop(held);
     let traced = traces.iter().map(|it| (it.arm, it.lines.as_slice()));
     let receipts = Receipts::new(plan.envelope.run.margin_millinats(), traced);
     Ok(Sealed {
@@ -147,11 +159,12 @@ fn seal_session(
 /// Says what will run.
 type Announce<W> = fn(&ResolvedOf<W>, &Located, &MachineRecord, &World);
 
-/// Finds the model, takes a directory, says what will run, and only then looks at how quiet the machine is: that can
+/// Finds the model, takes a directory, or goes on in one, says what will run, and only then looks at how quiet the machine is: that can
 /// take long, and what is refused is refused before.
 fn begin<W: Kind>(
     plan: &mut Plan<W>,
     arguments: &RunArguments,
+    goes_on: Option<PathBuf>,
     announce: Announce<W>,
     world: &World,
 ) -> Result<Begun, Error> {
@@ -160,7 +173,10 @@ fn begin<W: Kind>(
     plan.envelope.model.clone_from(&model.name);
     let machine = machine::facts(world.cores);
     let started_unix_s = (world.unix_s)();
-    let directory = take_directory(arguments, &plan.envelope.name, started_unix_s, world)?;
+    let directory = match goes_on {
+        Some(directory) => directory,
+        None => take_directory(arguments, &plan.envelope.name, started_unix_s, world)?,
+    };
     world.say(&format!(
         "evidence goes to {}; it counts for nothing until it is sealed, when every arm is done",
         world.shown(&directory)
@@ -180,6 +196,7 @@ fn begin<W: Kind>(
         model,
         build,
         machine,
+        earlier: Vec::new(),
         sitting,
         instrument,
     };

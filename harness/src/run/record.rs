@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) model: Located,
     pub(super) build: BuildRecord,
     pub(super) machine: MachineRecord,
+    /// Sittings before this one, of a run that was interrupted.
+    pub(super) earlier: Vec<Sitting>,
     pub(super) sitting: Sitting,
     pub(super) instrument: Instrument,
 }
@@ -68,7 +70,7 @@ pub(super) fn assemble(
         effective: summary.effective,
         build: facts.build,
         machine: facts.machine,
-        sittings: vec![facts.sitting],
+        sittings: facts.earlier.into_iter().chain([facts.sitting]).collect(),
         order: summary.order,
         arms: summary.arms,
         ratios: summary.ratios,

@@ -92,7 +92,7 @@ fn given(arguments: &RunArguments, is_asked: bool, world: &World) -> Result<Opti
         let path = programs::given(name, path, world)?;
         if name != LLAMA_SERVER {
             return Err(Error::Usage(format!(
-                "--bin {name}: no arm of a session is answered by it, only cells of engine work are"
+                "--bin {name} is for envelopes of kind engine; in a session other arms are those of {LLAMA_SERVER}"
             )));
         }
         if !is_asked {

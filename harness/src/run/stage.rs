@@ -16,6 +16,7 @@ use super::servers::Servers;
 use super::{Traced, arm, own_process, plan, unsealed};
 use crate::error::Error;
 use crate::files::{self, Scratch};
+use crate::table::counted;
 use crate::world::World;
 
 /// What every process of a session is given.
@@ -29,14 +30,17 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Plays every repetition of every arm.
-    pub(super) fn play_all(&self) -> Result<Vec<Traced<'a>>, Error> {
-        let order = plan::order(self.envelope);
+    /// Plays every repetition of every arm that is not among `traces`, the first ones in order.
+    pub(super) fn play_all(&self, mut traces: Vec<Traced<'a>>) -> Result<Vec<Traced<'a>>, Error> {
+        let order = plan::order(self.envelope).split_off(traces.len());
+        if let Some((_, rep)) = order.first().filter(|_| !traces.is_empty()) {
+            let done = counted(*rep, "round");
+            self.world.say(&format!("{done} done before, and kept"));
+        }
         let requests = order.iter().map(|(arm, _)| self.envelope.requests_of(arm));
         let (requests, rounds) = (requests.sum::<usize>() as u64, rounds(&order));
         let mut progress = Progress::new(requests, "requests", rounds, self.world.terminal);
-        let mut begin: Option<Body> = None;
-        let mut traces = Vec::new();
+        let mut begin = begin_of_ours(&traces);
         for (arm, rep) in order {
             progress.start(arm, rep);
             let lines = self.play(arm, rep, begin.as_ref(), &mut |line| {
@@ -109,10 +113,7 @@ impl<'a> Stage<'a> {
 
     /// Has our model read what other engines answered. Only once every arm has played, so that no time is disturbed.
     pub(super) fn score_all(&self, traces: &mut [Traced<'_>]) -> Result<(), Error> {
-        let begin = traces.iter().find_map(|trace| match trace.lines.first() {
-            Some(line) if matches!(line.body, Body::Begin { .. }) => Some(line.body.clone()),
-            _ => None,
-        });
+        let begin = begin_of_ours(traces);
         let scored: Vec<&mut Traced<'_>> = (traces.iter_mut())
             .filter(|trace| matches!(last(&trace.lines), Some(Body::EndServer(_))))
             .collect();
@@ -172,6 +173,14 @@ impl<'a> Stage<'a> {
         let traces = self.directory.join("trace");
         traces.join(format!("{stem}.jsonl"))
     }
+}
+
+/// How one of ours began.
+fn begin_of_ours(traces: &[Traced<'_>]) -> Option<Body> {
+    traces.iter().find_map(|trace| match trace.lines.first() {
+        Some(line) if matches!(line.body, Body::Begin { .. }) => Some(line.body.clone()),
+        _ => None,
+    })
 }
 
 fn rounds(order: &[(&str, usize)]) -> usize {

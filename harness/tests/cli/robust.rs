@@ -206,6 +206,57 @@ fn an_interrupted_run_says_where_it_was_and_is_no_evidence() {
         .complains(&["never overwritten"]);
 }
 
+#[test]
+fn an_interrupted_run_goes_on_at_its_next_whole_round_and_lists_both_sittings() {
+    let place = Place::new();
+    let command = |more: &[&'static str]| {
+        let asked = [
+            "run", "smoke", "--reps", "50", "--arm", "naive", "--arm", "fused",
+        ];
+        [&asked[..], more].concat()
+    };
+    let mut child = place
+        .command(&command(&["--out", "out"]))
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let out = place.work().join("out");
+    wait_for(&out.join("trace/fused-1.jsonl"));
+    let busy = place.run(&command(&["--resume", "out"])).expect(2);
+    busy.complains(&["is being run by another process"]);
+    interrupt(&mut child);
+    child.wait().unwrap();
+    let first = std::fs::read(out.join("trace/naive-0.jsonl")).unwrap();
+    for (unlike, word) in [
+        (&["--threads", "1"][..], "envelope.run.threads"),
+        (&["--kernels", "scalar"], "envelope.run.kernels"),
+        (&["--mode", "fast"], "envelope.mode"),
+    ] {
+        let arguments = [command(&["--resume", "out"]), unlike.to_vec()].concat();
+        let refused = place.run(&arguments).expect(2);
+        refused.complains(&["parts of two runs are no run", word]);
+    }
+    let arguments = command(&["--resume", "out", "--json"]);
+    let resumed = place.run(&arguments).expect(0);
+    assert!(
+        resumed.stderr().contains("done before, and kept"),
+        "{}",
+        resumed.stderr()
+    );
+    assert_eq!(resumed.json()["audit_exit_code"], 0);
+    let record = super::read_json(&out.join("run.json"));
+    assert_eq!(record["sittings"].as_array().unwrap().len(), 2);
+    assert_eq!(record["order"].as_array().unwrap().len(), 100);
+    let kept = std::fs::read(out.join("trace/naive-0.jsonl")).unwrap();
+    assert_eq!(kept, first, "a whole round is not played again");
+    assert!(!out.join("unsealed.json").exists());
+    let sealed = place.run(&command(&["--resume", "out"])).expect(2);
+    sealed.complains(&["sealed, so nothing is left to run"]);
+    let nothing = place.run(&command(&["--resume", "none"])).expect(2);
+    nothing.complains(&["no run was begun there"]);
+}
+
 /// Interrupts a process as Ctrl-C does. Where that is ignored, as it is in the background of a script, it is ended.
 fn interrupt(child: &mut Child) {
     let id = child.id();

@@ -14,7 +14,7 @@ const ENVELOPE: &str = r#"
 schema = "fak.envelope/1"
 name = "beside"
 question = "Does another engine answer as ours does?"
-model = "own.gguf"
+model = "own"
 [workload]
 kind = "session"
 agents = 2
@@ -41,7 +41,17 @@ impl Stage {
         let place = Place::new();
         let work = place.work();
         fs::write(work.join("beside.toml"), ENVELOPE).unwrap();
-        fs::write(work.join("own.gguf"), tiny_gguf()).unwrap();
+        let own = place.cache().join("models/own");
+        fs::create_dir_all(&own).unwrap();
+        let model = tiny_gguf();
+        let sha256 = workloads::trace::sha256_hex(&model);
+        fs::write(own.join("model.gguf"), model).unwrap();
+        let listing = "name = \"own\"\nsource = \"this test\"\nlabel = \"real\"\n";
+        fs::write(
+            own.join("model.toml"),
+            format!("{listing}sha256 = {sha256:?}\n"),
+        )
+        .unwrap();
         let (text, server) = (work.join("script"), work.join("bin/llama-server"));
         fs::write(&text, include_str!("../fake/llama_server.py")).unwrap();
         // Not written by this process: a fork of another test could hold a file open that is to be executed.
@@ -273,12 +283,15 @@ fn those_who_read_runs_know_whose_answers_are_whose() {
         compared,
         &["in time only: llama-server:agent; llama-server:shared"],
     );
-    let replayed = stage.run(&["audit", &first, "--replay", "100%"], "");
-    let replayed = replayed.output.status.code();
-    assert_eq!(
+    let replayed = stage
+        .run(&["audit", &first, "--replay", "100%"], "")
+        .expect(0);
+    says(
         replayed,
-        Some(5),
-        "a model that was given as a file is at hand by its path only"
+        &[
+            "REPRODUCED: 18 answers",
+            "another engine answered: llama-server:agent, llama-server:shared",
+        ],
     );
     let accepted = stage
         .run(&["gate", "beside.toml", "--accept"], "dies at start")
@@ -316,9 +329,9 @@ fn what_cannot_be_asked_of_another_engine_is_refused_before_anything_runs() {
     alone.complains(&["run.arms", "add fused"]);
     let absent = run(&["--bin", "llama-server=absent"]).expect(2);
     absent.complains(&["--bin llama-server: no file"]);
-    let bench = run(&["--bin", "llama-bench=own.gguf"]).expect(2);
-    bench.complains(&["no arm of a session is answered by it"]);
-    let vain = run(&["--arm", "fused", "--bin", "llama-server=own.gguf"]).expect(2);
+    let bench = run(&["--bin", "llama-bench=beside.toml"]).expect(2);
+    bench.complains(&["is for envelopes of kind engine"]);
+    let vain = run(&["--arm", "fused", "--bin", "llama-server=beside.toml"]).expect(2);
     vain.complains(&["no arm of this run is answered by it"]);
     let mut nowhere = stage.place.command(&["run", "beside.toml"]);
     let output = nowhere

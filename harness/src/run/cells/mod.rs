@@ -44,6 +44,10 @@ pub(super) fn run(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
+    if arguments.resume.is_some() {
+        let usage = "--resume is for envelopes of kind session; run engine work anew";
+        return Err(Error::Usage(usage.to_owned()));
+    }
     let programs = find_programs(arguments, world)?;
     // Before a directory is taken: what is refused leaves nothing behind.
     let model = super::find_model(&plan.envelope.model, arguments.pull, world)?;
@@ -51,7 +55,7 @@ pub(super) fn run(
     let Begun {
         mut facts,
         directory,
-    } = super::begin(&mut plan, arguments, announce, world)?;
+    } = super::begin(&mut plan, arguments, None, announce, world)?;
     super::write_envelope(&plan, &directory)?;
     if facts.model.label != Label::Synthetic.word() {
         // A synthetic model is too small for any limit of the machine to be its own.
@@ -90,7 +94,7 @@ fn find_programs(arguments: &RunArguments, world: &World) -> Result<Programs, Er
             "llama-batched-bench" => found.llama_batched_bench = Some(path),
             other => {
                 return Err(Error::Usage(format!(
-                    "--bin {other}: no arm of engine work is answered by it, only those of sessions are"
+                    "--bin {other} is for envelopes of kind session; in engine work other arms are those of llama-bench"
                 )));
             }
         }
