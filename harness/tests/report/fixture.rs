@@ -204,6 +204,9 @@ impl Run {
         theirs["wall_ns"] = json!(4_960_000_000_u64);
         theirs["score"] = json!({ "tokens": 1440, "exact_tokens": 1433, "exact_share": 0.995_139,
                                   "worst_micronats": 40_000, "first_divergence": null, "beyond_margin": null });
+        theirs["server"] = json!({ "program": {
+            "name": "llama-server", "sha256": null, "libraries_sha256": null, "version": null, "arguments": []
+        }, "settings": null });
         run.record["arms"][server] = theirs;
         let mut over = ratio("fused", server, 5.0, "FASTER");
         (over["prefill_tokens"], over["prefill"]) = (Value::Null, Value::Null);

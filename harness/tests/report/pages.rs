@@ -62,8 +62,9 @@ fn what_is_not_known_of_another_engine_has_no_row_and_no_zero() {
         .filter(|line| line.starts_with('|') && line.contains("llama-server:shared"))
         .collect();
     let expected = [
+        "| **`fused` over `llama-server:shared`** | **5.00×** |",
         "| llama-server:shared wall, median | 4.96 s | OBSERVED |",
-        "| llama-server:shared answers that are our model's own choice | 99.5 % | WITNESSED |",
+        "| llama-server:shared exact arg-max | 99.5 % | WITNESSED |",
         "| fused / llama-server:shared, wall | 5.00× | OBSERVED, derived |",
     ];
     assert_eq!(rows.len(), expected.len(), "{rows:#?}");
