@@ -37,6 +37,8 @@ use process::{Asked, Started};
 use protocol::Ask;
 use protocol::llama::{self, Llama};
 
+/// How answers are asked for: with every id.
+const WHOLE: Llama = Llama { stream: false };
 /// For loading a model from a cold disk.
 const START_LIMIT_S: u64 = 300;
 /// Between two looks at whether it is up.
@@ -306,8 +308,8 @@ async fn probed(
             decode: 2,
             slot: 0,
         };
-        let prepared = Prepared::new(&Llama, &ask)?;
-        let done = complete(&endpoint, &Llama, &prepared, QUESTION_LIMIT_S, clock).await;
+        let prepared = Prepared::new(&WHOLE, &ask)?;
+        let done = complete(&endpoint, &WHOLE, &prepared, QUESTION_LIMIT_S, clock).await;
         let told = done
             .map_err(|error| Error::External(format!("a probe: {error}")))?
             .told;

@@ -20,8 +20,8 @@ use super::client::{Prepared, complete, text};
 use super::endpoint::Endpoint;
 use super::process::Started;
 use super::protocol::Ask;
-use super::protocol::llama::{self, Llama};
-use super::{Host, Trace};
+use super::protocol::llama;
+use super::{Host, Trace, WHOLE};
 use crate::Error;
 use crate::drive::{PREFIX_NAME, request_name, session_name};
 
@@ -105,13 +105,13 @@ impl Play<'_> {
             decode: 0,
             slot: 0,
         };
-        let prepared = Prepared::new(&Llama, &ask)?;
+        let prepared = Prepared::new(&WHOLE, &ask)?;
         trace.sent(Body::Prime(Prime {
             text: PREFIX_NAME.to_owned(),
             sent: prepared.sent.clone(),
         }))?;
         let clock = self.host.clock;
-        let primed = complete(&endpoint, &Llama, &prepared, self.limit_s, clock).await;
+        let primed = complete(&endpoint, &WHOLE, &prepared, self.limit_s, clock).await;
         let primed = primed.map_err(|error| named("the prefix", &error))?;
         add(&mut totals.computed_tokens, primed.told.computed);
         trace.say(Body::Primed(Primed {
@@ -221,7 +221,7 @@ impl Play<'_> {
             decode: decode_max,
             slot: index,
         };
-        let prepared = Prepared::new(&Llama, &ask)?;
+        let prepared = Prepared::new(&WHOLE, &ask)?;
         totals.requests += 1;
         totals.prompt_tokens += agent.transcript.len() as u64;
         let start_ns = trace.sent(Body::Request {
@@ -241,7 +241,7 @@ impl Play<'_> {
         let (limit_s, clock) = (self.limit_s, self.host.clock);
         let endpoint = Endpoint::from(address);
         Ok(async move {
-            let outcome = complete(&endpoint, &Llama, &prepared, limit_s, clock).await;
+            let outcome = complete(&endpoint, &WHOLE, &prepared, limit_s, clock).await;
             Landed {
                 agent: index,
                 start_ns,

@@ -37,7 +37,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
 
 pub(crate) fn llama() -> Kind {
     Kind {
-        protocol: Box::new(Llama),
+        protocol: Box::new(Llama { stream: true }),
         takes: Takes {
             line: "POST /completion",
             fields: &[
@@ -60,6 +60,17 @@ pub(crate) fn llama() -> Kind {
             r#"{"index":0,"content":" d","tokens":[24],"stop":false,"id_slot":0,"tokens_predicted":4,"tokens_evaluated":5}"#,
             r#"{"index":0,"content":"","tokens":[],"stop":true,"stop_type":"limit","truncated":false,"generation_settings":{"logit_bias":[{"bias":null,"token":2}]},"timings":{"cache_n":4,"prompt_n":1,"predicted_n":4}}"#,
         ]),
+    }
+}
+
+/// The same server asked for its whole answer at once.
+pub(crate) fn llama_whole() -> Kind {
+    Kind {
+        protocol: Box::new(Llama { stream: false }),
+        answer: Script::lines(&[
+            r#"{"index":0,"content":" ab","tokens":[21,22,23,24],"id_slot":0,"stop":true,"stop_type":"limit","truncated":false,"generation_settings":{"logit_bias":[{"bias":null,"token":2}]},"timings":{"cache_n":4,"prompt_n":1,"predicted_n":4}}"#,
+        ]),
+        ..llama()
     }
 }
 

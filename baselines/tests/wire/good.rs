@@ -8,7 +8,7 @@ use baselines::server::{Endpoint, Prepared, version};
 use serde_json::Value;
 use workloads::trace::sha256_hex;
 
-use crate::answers::{DECODE, PROMPT, TEXT, kinds, plain, vllm};
+use crate::answers::{DECODE, PROMPT, TEXT, kinds, llama, llama_whole, plain, vllm};
 use crate::fake::{Fake, Script, Takes};
 use crate::{LIMIT_S, answered, ask, prompt, refused, runtime};
 
@@ -27,6 +27,25 @@ fn every_kind_of_server_takes_what_it_is_sent_and_its_answer_adds_up() {
         assert_eq!(done.told.reason, "length", "{name}");
         assert_eq!(done.told.answered, Some(DECODE), "{name}");
     }
+}
+
+#[test]
+fn a_whole_answer_is_one_piece_with_every_id() {
+    let kind = llama_whole();
+    let done = answered(&kind, kind.answer.clone()).unwrap();
+    assert_eq!(done.ids, [21, 22, 23, 24]);
+    assert_eq!(done.chunk_tokens, [DECODE]);
+    assert!(!done.one_token_each());
+    assert_eq!((done.told.cached, done.told.computed), (Some(4), Some(1)));
+}
+
+#[test]
+fn ids_that_a_stream_holds_back_are_missed_and_not_made_up() {
+    let kind = llama();
+    let mut held = kind.answer.clone();
+    held.parts.remove(1);
+    let words = answered(&kind, held).unwrap_err().to_string();
+    assert!(words.contains("says 4 tokens, and 3 came"), "{words}");
 }
 
 #[test]

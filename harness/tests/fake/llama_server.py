@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plays llama.cpp's server: slots, copies of slots, completions as events, its settings in its log.
+"""Plays llama.cpp's server: slots, copies of slots, completions whole, its settings in its log.
 
 It knows the answers of FAKE_ANSWERS, a JSON object from prompts ("1,2,3") to ids, and answers anything else with zeros. FAKE_DOES
 says what it does wrong: nothing, or one of the words below."""
@@ -103,22 +103,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(600)
         if DOES == "stops early":
             ids = ids[:1]
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        if ask["n_predict"]:
-            for each in ids:
-                self.event({"content": "", "tokens": [each], "stop": False})
         timings = {"cache_n": cached, "prompt_n": len(prompt) - cached, "predicted_n": len(ids)}
-        self.event({
-            "content": "", "tokens": [], "stop": True, "truncated": False,
+        self.reply({
+            "content": "", "tokens": ids, "stop": True, "truncated": False,
             "stop_type": "eos" if DOES == "stops early" else "limit",
             "generation_settings": {"logit_bias": []}, "timings": timings,
         })
-
-    def event(self, document):
-        self.wfile.write(("data: %s\n\n" % json.dumps(document)).encode())
-        self.wfile.flush()
 
 
 address = (flag("--host"), int(flag("--port")))

@@ -9,31 +9,41 @@ use workloads::trace::server::ServerSettings;
 
 use super::{Ask, Framing, Piece, Prompt, Protocol, Said, Shape, Told, parsed, quoted};
 
-static SHAPE: Shape = Shape {
-    name: "llama.cpp's server",
-    version: None,
-    path: "/completion",
-    prompt: Prompt::Ids("prompt"),
-    framing: Framing::Events,
-    key: ("authorization", "Bearer "),
-    headers: &[],
-    ignores_eos: true,
-};
+static STREAMED: Shape = shape(Framing::Events);
+/// One JSON document and nothing else.
+static WHOLE: Shape = shape(Framing::Lines);
+
+const fn shape(framing: Framing) -> Shape {
+    Shape {
+        name: "llama.cpp's server",
+        version: None,
+        path: "/completion",
+        prompt: Prompt::Ids("prompt"),
+        framing,
+        key: ("authorization", "Bearer "),
+        headers: &[],
+        ignores_eos: true,
+    }
+}
 
 /// Such a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Llama;
+pub struct Llama {
+    /// Whether answers are streamed. A stream holds back text that ends within a character, and the ids of what it held
+    /// back never come; who needs every id asks for the whole answer at once, and has no time of its first token.
+    pub stream: bool,
+}
 
 impl Protocol for Llama {
     fn shape(&self) -> &'static Shape {
-        &SHAPE
+        if self.stream { &STREAMED } else { &WHOLE }
     }
 
     fn completion(&self, ask: &Ask<'_>) -> Result<String, String> {
         let body = json!({
             "prompt": [],
             "n_predict": ask.decode,
-            "stream": true,
+            "stream": self.stream,
             "return_tokens": true,
             "cache_prompt": true,
             "ignore_eos": true,
@@ -55,8 +65,9 @@ impl Protocol for Llama {
         if event.truncated {
             return Err("it truncated the prompt".to_owned());
         }
+        let piece = Piece::of_ids(event.tokens.clone());
         *told = last(event)?;
-        Ok(Said::OVER)
+        Ok(Said { piece, over: true })
     }
 }
 
