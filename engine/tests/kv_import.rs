@@ -7,8 +7,8 @@ use common::kv::{
     Answer, Client, cold, element_types, engine, next, parted, text, unchanged, without,
 };
 use engine::{
-    CachePolicy, Counters, EngineOptions, Error, EvictMode, Imported, OnQuarantine, PAGE_POSITIONS,
-    Public, Scope,
+    CachePolicy, Counters, EngineOptions, Error, EvictMode, ImageFault, Imported, OnQuarantine,
+    PAGE_POSITIONS, Public, Scope,
 };
 
 /// Around page borders, and within pages.
@@ -267,7 +267,9 @@ fn a_public_beginning_goes_from_tenant_to_tenant_and_what_follows_does_not() {
         let images = export(&donor, &whole);
         let mut client = Client::new(&options);
         client.scope = scope("b");
-        assert!(import(&mut client, &images).is_err());
+        let refused = import(&mut client, &images).unwrap_err();
+        let key = |it: &Error| matches!(it, Error::PageImage { index: 2, fault } if *fault == ImageFault::Key);
+        assert!(key(&refused), "{refused}");
         let imported = import(&mut client, &images[..2]).unwrap();
         assert_eq!(imported.positions, 128);
         let answer = client.answer(0, &whole, 2);

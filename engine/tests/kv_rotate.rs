@@ -4,8 +4,8 @@
 mod common;
 
 use common::kv::{
-    Client, DECODE, PROMPT, can_rotate, cold, common, element_types, next, rotatable_types, text,
-    two_sessions, unchanged, without,
+    Client, DECODE, PROMPT, can_rotate, cold, common, element_types, next, parted, rotatable_types,
+    text, two_sessions, unchanged, without,
 };
 use engine::{CachePolicy, EngineOptions, Error, EvictMode, OnQuarantine, PAGE_POSITIONS};
 
@@ -239,6 +239,30 @@ fn what_was_rotated_before_or_evicted_in_part_cannot_be_rotated() {
         client.answer(3, &text(8 * PAGE_POSITIONS - 2, 30), 1);
         assert_eq!(client.engine.session_bits(1), None);
         unchanged(&mut client, 0, |client| refuse(client, 1));
+    }
+}
+
+#[test]
+fn a_page_that_several_rotated_sessions_have_is_room_for_others() {
+    for options in rotatable_types() {
+        let mut client = Client::new(&EngineOptions {
+            kv_pages: 8,
+            ..options
+        });
+        let mine = text(150, 1);
+        client.answer(0, &mine, 1);
+        client.answer(1, &parted(&mine, 128, 22, 2), 1);
+        for session in [0, 1] {
+            let rotated = client
+                .engine
+                .evict_span(session, 130..140, EvictMode::Rotate);
+            rotated.unwrap();
+        }
+        // Strangers drive the two pages that both have out of the tree, and then need every page but one.
+        for (session, len, seed) in [(2, 120, 5), (3, 250, 6), (4, 447, 7)] {
+            client.answer(session, &text(len, seed), 1);
+        }
+        client.engine.check().unwrap();
     }
 }
 

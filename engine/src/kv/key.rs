@@ -1,6 +1,6 @@
 //! The name of a KV page: a hash of everything that decides what its keys and values are.
 //!
-//! A page's rows follow from all tokens up to its end, the weights, the positions' rotation, the element type and the
+//! A page's rows follow from all tokens up to its end, the weights, the numeric mode, the positions' rotation, the element type and the
 //! layout; who may see them follows from the scope. Two pages with one key hold the same bits. Within an engine the tree
 //! finds pages by comparing ids and needs no keys; tombstones and whatever outlives the process go by them.
 

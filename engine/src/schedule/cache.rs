@@ -269,11 +269,22 @@ impl Cache {
         })
     }
 
-    /// Pages that only sessions' rotated tables have.
+    /// Pages that only sessions' rotated tables have, however many of them.
     fn rotated_pages(&self, pool: &PagePool) -> usize {
+        let mut held = HashMap::new();
+        self.count_rotated(&mut held);
+        let alone = held.iter();
+        alone
+            .filter(|(page, count)| pool.references(**page) == **count)
+            .count()
+    }
+
+    /// Counts a page once for each rotated table that has it.
+    fn count_rotated(&self, held: &mut HashMap<PageId, usize>) {
         let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        let pages = rotated.flat_map(|it| it.table.pages());
-        pages.filter(|page| pool.references(**page) == 1).count()
+        for page in rotated.flat_map(|it| it.table.pages()) {
+            *held.entry(*page).or_default() += 1;
+        }
     }
 
     fn drop_oldest_rotated(&mut self, pool: &mut PagePool) -> bool {
@@ -467,10 +478,7 @@ impl Cache {
     /// Adds this cache's references to `held`, for [`PagePool::check`].
     pub fn count_held(&self, held: &mut HashMap<PageId, usize>) {
         self.tree.count_held(held);
-        let rotated = self.sessions.values().filter_map(|it| it.rotated.as_ref());
-        for page in rotated.flat_map(|it| it.table.pages()) {
-            *held.entry(*page).or_default() += 1;
-        }
+        self.count_rotated(held);
     }
 }
 
