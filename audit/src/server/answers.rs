@@ -74,7 +74,10 @@ impl Reader<'_> {
         check_whole(cached, computed, prompt.len() as u64, notes);
         check_found(cached, self.reuse.limits(&request.session, prompt).0, notes);
         let barred = self.ready.as_ref().map_or(&[][..], |ready| &ready.barred);
-        let chosen = answer.ids.iter().find(|id| barred.contains(id));
+        let chosen = answer
+            .ids
+            .iter()
+            .find(|id| barred.binary_search(id).is_ok());
         notes.check(Layer::Settings, chosen.is_none(), || {
             format!("{chosen:?} was answered, which the server said it would not")
         });

@@ -89,6 +89,15 @@ fn check_begins(trace: &ServerTrace, first: &Trace, servers: &Servers, notes: &m
         let (found, expected) = (&begin.program.arguments, &other.begin.program.arguments);
         notes.same(Layer::Settings, "program.arguments", found, expected);
     }
+    let ready = |it: &&ServerTrace| it.settings.is_some();
+    if let Some(other) = others().find(ready).filter(|_| trace.settings.is_some()) {
+        notes.same(
+            Layer::Settings,
+            "barred (of all servers)",
+            &trace.barred,
+            &other.barred,
+        );
+    }
     let mut said = of_arm().filter_map(|it| it.settings.as_ref());
     let other = |ours: &ServerSettings| said.find(|theirs| ours.contradicts(theirs));
     let other = trace.settings.as_ref().and_then(other);

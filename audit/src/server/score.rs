@@ -146,7 +146,9 @@ impl Reader<'_> {
         let worst = margins.iter().copied().max().unwrap_or(0);
         self.worst_micronats = self.worst_micronats.max(worst);
         *notes.replayable.entry("margins").or_default() += margins.len() as u64;
-        self.margins.insert(answer.of, margins);
+        if margins.len() == ids.len() {
+            self.margins.insert(answer.of, margins); // so they are no more than the ids that may be held
+        }
         Ok(())
     }
 

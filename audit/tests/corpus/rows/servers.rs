@@ -278,6 +278,16 @@ pub(crate) static PREPARED: &[Forgery] = &[
             it.lines("llama-server.agent-0.score", "begin_score")[0]["barred"] = json!(all);
         },
     ),
+    lied(
+        "one arm barred from its better choice",
+        Settings,
+        (COPYING, BEGIN),
+        "barred (of all servers) is [1]",
+        |it| {
+            it.lines(COPYING_0, "ready")[0]["barred"] = json!([1]);
+            it.lines("llama-server.shared-0.score", "begin_score")[0]["barred"] = json!([1]);
+        },
+    ),
     warm(
         "slots too short for a transcript",
         Memory,
