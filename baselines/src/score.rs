@@ -199,6 +199,9 @@ fn margin_micronats(logits: &[f32], id: u32, barred: &[u32]) -> u64 {
         .copied()
         .unwrap_or(f32::NEG_INFINITY);
     let nats = f64::from(greatest) - f64::from(own);
+    if nats.is_nan() {
+        return u64::MAX; // logits that are no numbers choose nothing
+    }
     (nats.max(0.0) * 1e6).round() as u64 // a barred id that was chosen all the same is none above the best
 }
 
@@ -215,5 +218,7 @@ mod tests {
         assert_eq!(margin_micronats(&logits, 0, &[1, 2]), 0);
         assert_eq!(margin_micronats(&logits, 3, &[]), 4_000_000);
         assert_eq!(margin_micronats(&logits, 9, &[]), u64::MAX);
+        assert_eq!(margin_micronats(&[f32::NAN; 2], 0, &[]), u64::MAX);
+        assert_eq!(margin_micronats(&[f32::INFINITY; 2], 0, &[]), u64::MAX);
     }
 }

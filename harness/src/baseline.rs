@@ -212,8 +212,11 @@ fn of_server(found: Option<&Found>, world: &World) -> Diagnosis {
         return it;
     };
     // The launcher is no program with a help text; it knows what it was written for.
-    let help =
-        programs::said(&found.path, "--help").unwrap_or_else(|_| launcher::PROGRAM.to_owned());
+    let help = if found.is_launcher() {
+        launcher::PROGRAM.to_owned()
+    } else {
+        programs::said(&found.path, "--help").unwrap_or_default()
+    };
     it.switches = SWITCHES
         .map(|(name, what_for)| Switch {
             name,

@@ -47,6 +47,11 @@ impl Found {
         }
     }
 
+    /// Whether it is the launcher and no program of another's.
+    pub fn is_launcher(&self) -> bool {
+        self.launcher.is_some()
+    }
+
     /// A program that is where it is, whoever looks for it.
     pub fn at(path: PathBuf, by: &'static str) -> Self {
         Self {
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn thelauncher_is_a_file_of_the_programs_name_and_goes_with_what_was_found() {
+    fn the_launcher_is_a_file_of_the_programs_name_and_goes_with_what_was_found() {
         let root = tempfile::tempdir().unwrap();
         let launcher = launcher(root.path()).unwrap();
         assert!(is_executable(&launcher.path().join(LLAMA_SERVER)));

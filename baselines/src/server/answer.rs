@@ -9,7 +9,7 @@ use crate::Error;
 /// An answer that came to its end, and is what was asked for.
 #[derive(Debug)]
 pub struct Completed {
-    /// How long connecting took, which is no part of any other time.
+    /// How long connecting took, which is part of the times of pieces.
     pub connect_ns: u64,
     /// Of HTTP.
     pub status: u16,

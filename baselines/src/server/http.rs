@@ -34,7 +34,7 @@ pub(super) struct Response {
 }
 
 /// Sends a request over a connection of its own and waits for the head of its answer. Servers close connections they
-/// promised to keep (llama.cpp's does after every stream), and a request lost that way would look like a failure of theirs.
+/// promised to keep (llama.cpp's did after every stream), and a request lost that way would look like a failure of theirs.
 pub(super) async fn send(
     endpoint: &Endpoint,
     wire: Wire<'_>,

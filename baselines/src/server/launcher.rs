@@ -1,6 +1,6 @@
-//! Where llama.cpp's server is found, and a stand-in for it out of a Python package.
+//! A stand-in for llama.cpp's server, out of a Python package.
 //!
-//! Not here: the environment and the search path, which are given (`harness`).
+//! Not here: where either is found (`harness`).
 
 /// The package and the version the launcher was written for.
 pub const PACKAGE: &str = "xllamacpp==2026.10.11549";

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
-use workloads::arm::{Arm, LlamaServer};
+use workloads::arm::{Arm, LlamaServer, Runner};
+use workloads::envelope::ResolvedEnvelope;
 use workloads::session::SessionPlan;
 use workloads::trace::server::{BeginServer, EndServer, Probe, Ready, ServerSettings};
 use workloads::trace::{Body, Program, TRACE_SCHEMA, TraceWriter};
@@ -94,7 +95,32 @@ struct OfModel {
     sha256: String,
     plan: SessionPlan,
     probe: Vec<u32>,
-    slot_positions: usize,
+}
+
+/// The arguments an arm's server is started with, as the evidence has them; `model` is the file's name.
+pub fn arguments(envelope: &ResolvedEnvelope, arm: &Arm, model: &str) -> Vec<String> {
+    let Runner::LlamaServer(llama) = arm.runner else {
+        return Vec::new();
+    };
+    process::arguments(&asked(envelope, arm.name, llama, model), "PORT", "SCRATCH")
+}
+
+fn asked<'a>(
+    envelope: &ResolvedEnvelope,
+    arm: &str,
+    llama: LlamaServer,
+    model: &'a str,
+) -> Asked<'a> {
+    let shape = envelope.workload_of(arm).shape();
+    let transcript = shape.prefix + shape.turns * shape.decode + (shape.turns - 1) * shape.result;
+    let wanted = (transcript as usize + 1).max(PROBE_IDS + CONTEXT_STEP / 2);
+    Asked {
+        arm: llama,
+        model,
+        threads: envelope.run.threads,
+        slots: envelope.workload.agents,
+        slot_positions: wanted.next_multiple_of(CONTEXT_STEP),
+    }
 }
 
 /// Runs one repetition of an arm that another engine answers. Whatever goes wrong after the first line is the last one
@@ -112,14 +138,10 @@ pub(crate) fn run(
         first_sent_ns: 0,
     };
     let of_model = of_model(job, arm)?;
-    let asked = Asked {
-        arm: llama,
-        model: &model_name(job)?,
-        threads: job.envelope.run.threads,
-        slots: job.envelope.workload.agents,
-        slot_positions: of_model.slot_positions,
-    };
-    trace.say(begin(job, &asked, &of_model.sha256, host)?)?;
+    let model = model_name(job)?;
+    let asked = asked(&job.envelope, &job.arm, llama, &model);
+    let arguments = arguments(&job.envelope, arm, &model);
+    trace.say(begin(job, arguments, &of_model.sha256, host)?)?;
     let outcome = serve(job, arm, &asked, of_model, host, &mut trace);
     if let Err(error) = &outcome {
         // A trace that cannot be written any more has no last line; the first error is the one to tell.
@@ -139,14 +161,10 @@ fn of_model(job: &ArmJob, arm: &'static Arm) -> Result<OfModel, Error> {
     // Not the session's beginning, so that what is left of it in a slot saves nobody anything.
     let first = plan.prefix().first().copied().unwrap_or_default();
     let probe = ordinary.filter(|id| *id != first).cycle().take(PROBE_IDS);
-    let shape = workload.shape();
-    let transcript = shape.prefix + shape.turns * shape.decode + (shape.turns - 1) * shape.result;
-    let wanted = (transcript as usize + 1).max(PROBE_IDS + CONTEXT_STEP / 2);
     Ok(OfModel {
         sha256: model.sha256()?.to_owned(),
         plan,
         probe: probe.collect(),
-        slot_positions: wanted.next_multiple_of(CONTEXT_STEP),
     })
 }
 
@@ -164,7 +182,7 @@ fn model_name(job: &ArmJob) -> Result<String, Error> {
 
 fn begin(
     job: &ArmJob,
-    asked: &Asked<'_>,
+    arguments: Vec<String>,
     model_sha256: &str,
     host: &Host<'_>,
 ) -> Result<Body, Error> {
@@ -173,7 +191,6 @@ fn begin(
         abandoned: host.abandoned,
     };
     let path = job.servers.llama_server.as_deref();
-    let arguments = process::arguments(asked, "PORT", "SCRATCH");
     let program: Program = external::identify("llama-server", path, arguments, &wait);
     Ok(Body::BeginServer(BeginServer {
         schema: TRACE_SCHEMA.to_owned(),
@@ -203,7 +220,8 @@ fn serve<W: Write>(
         await_start(&mut server, host).await?;
         let load_ns = trace.now().saturating_sub(start_ns);
         let warmup_start_ns = trace.now();
-        let (settings, barred, probes) = probed(&server, &of_model.probe, host).await?;
+        let limit_s = job.envelope.run.request_limit_s();
+        let (settings, barred, probes) = probed(&server, &of_model.probe, limit_s, host).await?;
         trace.say(Body::Ready(Ready {
             settings,
             barred,
@@ -218,10 +236,13 @@ fn serve<W: Write>(
             workload: job.envelope.workload_of(&job.arm),
             batched: arm.batched,
             copies_prefix: asked.arm.copies_prefix,
-            limit_s: job.envelope.run.request_limit_s(),
+            limit_s,
             host,
         };
         let totals = play.all(&mut server, trace).await?;
+        if let Some(status) = server.ended() {
+            return Err(gone(status, &server)); // then another one answered at its port
+        }
         trace.say(Body::EndServer(EndServer {
             requests: totals.requests,
             prompt_tokens: totals.prompt_tokens,
@@ -287,6 +308,7 @@ async fn await_start(server: &mut Started, host: &Host<'_>) -> Result<(), Error>
 async fn probed(
     server: &Started,
     probe: &[u32],
+    limit_s: u64,
     host: &Host<'_>,
 ) -> Result<(ServerSettings, Vec<u32>, Vec<Probe>), Error> {
     let clock = host.clock;
@@ -294,7 +316,7 @@ async fn probed(
     let (get, empty) = (Method::GET, String::new());
     let props = text(&endpoint, get, "/props", empty, QUESTION_LIMIT_S, clock).await?;
     let settings = llama::settings(&props, &server.log()).map_err(Error::External)?;
-    let salted: Vec<u32> = probe.iter().rev().copied().collect();
+    let salted = [&probe[1..2], &probe[1..]].concat();
     let mut barred = Vec::new();
     let mut probes = Vec::new();
     for (name, ids) in [
@@ -309,7 +331,7 @@ async fn probed(
             slot: 0,
         };
         let prepared = Prepared::new(&WHOLE, &ask)?;
-        let done = complete(&endpoint, &WHOLE, &prepared, QUESTION_LIMIT_S, clock).await;
+        let done = complete(&endpoint, &WHOLE, &prepared, limit_s, clock).await;
         let told = done
             .map_err(|error| Error::External(format!("a probe: {error}")))?
             .told;

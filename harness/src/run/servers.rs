@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use workloads::arm::is_server;
+use baselines::server::arguments;
+use workloads::arm::{is_server, named};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::models::Label;
 use workloads::trace::server::BeginServer;
@@ -23,8 +24,8 @@ use crate::world::World;
 pub(super) struct Servers {
     /// None where no arm needs it.
     llama_server: Option<Found>,
-    /// Digest of the file that is handed to it.
-    model_sha256: String,
+    /// Name and digest of the file that is handed to it.
+    model: (String, String),
 }
 
 impl Servers {
@@ -47,10 +48,16 @@ impl Servers {
         };
         Ok(Self {
             llama_server: Some(llama_server),
-            model_sha256: match &model.sha256 {
-                Some(sha256) => sha256.clone(),
-                None => files::file_sha256(&file)?,
-            },
+            model: (
+                file.file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                match &model.sha256 {
+                    Some(sha256) => sha256.clone(),
+                    None => files::file_sha256(&file)?,
+                },
+            ),
         })
     }
 
@@ -67,19 +74,21 @@ impl Servers {
         rep: usize,
     ) -> Option<BeginServer> {
         self.llama_server()?;
+        let (model, model_sha256) = &self.model;
+        let arguments = arguments(envelope, named(arm).ok()?, model);
         Some(BeginServer {
             schema: TRACE_SCHEMA.to_owned(),
             envelope: envelope.name.clone(),
             envelope_sha256: envelope.sha256().ok()?,
             arm: arm.to_owned(),
             rep,
-            model_sha256: self.model_sha256.clone(),
+            model_sha256: model_sha256.clone(),
             program: Program {
                 name: LLAMA_SERVER.to_owned(),
                 sha256: None,
                 libraries_sha256: None,
                 version: None,
-                arguments: Vec::new(),
+                arguments,
             },
         })
     }

@@ -2,12 +2,13 @@
 //!
 //! Not here: one process (`process`), the order (`plan`), what the traces add up to (`workloads::summary`).
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use baselines::{ArmJob, ScoreJob};
 use workloads::arm::{is_server, stem};
 use workloads::envelope::ResolvedEnvelope;
-use workloads::trace::server::BeginScore;
+use workloads::trace::server::{BeginScore, BeginServer};
 use workloads::trace::{Body, Line, TRACE_SCHEMA};
 
 use super::process::{self, patience};
@@ -51,7 +52,7 @@ impl<'a> Stage<'a> {
             progress.end(arm, ending(&lines));
             match lines.first().map(|line| &line.body) {
                 Some(first @ Body::Begin { .. }) => begin = Some(first.clone()),
-                Some(Body::BeginServer(_)) => {}
+                Some(Body::BeginServer(server)) => self.same_build(server, arm, rep, &traces)?,
                 _ => {
                     let message = ending(&lines).err().unwrap_or_default();
                     let nothing = format!("the first arm did not start: {message}");
@@ -68,6 +69,42 @@ impl<'a> Stage<'a> {
         }
         progress.finish();
         Ok(traces)
+    }
+
+    /// Refuses a repetition by another build of a server than those before it, which no audit would take, while no more
+    /// than this one is lost.
+    fn same_build(
+        &self,
+        server: &BeginServer,
+        arm: &str,
+        rep: usize,
+        traces: &[Traced<'a>],
+    ) -> Result<(), Error> {
+        let build = |it: &BeginServer| {
+            let program = it.program.clone();
+            program
+                .sha256
+                .map(|sha256| (sha256, program.libraries_sha256, program.version))
+        };
+        let before = traces
+            .iter()
+            .find_map(|trace| match &trace.lines.first()?.body {
+                Body::BeginServer(server) => build(server),
+                _ => None,
+            });
+        let Some((before, now)) = before
+            .zip(build(server))
+            .filter(|(before, now)| before != now)
+        else {
+            return Ok(());
+        };
+        let path = self.trace(&stem(arm, rep));
+        fs::remove_file(&path).map_err(|source| Error::io("cannot remove", &path, source))?;
+        let (before, now) = (before.2.unwrap_or(before.0), now.2.unwrap_or(now.0));
+        let error = Error::Usage(format!(
+            "{arm} is answered by another build than the run began with ({before}; now {now}); put that one back and go on with --resume"
+        ));
+        Err(unsealed(&error, self.directory, self.world))
     }
 
     /// Plays one repetition in its own process; `begin` is how one of ours began before.
@@ -130,7 +167,8 @@ impl<'a> Stage<'a> {
         for trace in scored {
             let (arm, rep) = (trace.arm, trace.rep);
             progress.start(arm, rep);
-            let lines = self.score(arm, rep, begin.as_ref(), &mut |line| {
+            let barred = barred(&trace.lines);
+            let lines = self.score((arm, rep), begin.as_ref(), barred, &mut |line| {
                 if matches!(line.body, Body::Score(_)) {
                     progress.advance();
                 }
@@ -144,14 +182,14 @@ impl<'a> Stage<'a> {
 
     fn score(
         &self,
-        arm: &str,
-        rep: usize,
+        (arm, rep): (&str, usize),
         begin: Option<&Body>,
+        barred: Vec<u32>,
         on_line: &mut dyn FnMut(&Line),
     ) -> Result<Vec<Line>, Error> {
         let name = stem(arm, rep);
         let trace = self.trace(&name);
-        let fallback = begin.map(|begin| begin_score(begin, arm, rep, &trace));
+        let fallback = begin.map(|begin| begin_score(begin, (arm, rep), barred, &trace));
         let fallback = fallback.transpose()?.flatten();
         let job = ScoreJob {
             envelope: self.envelope.clone(),
@@ -206,7 +244,12 @@ fn begin_of(begin: &Body, name: &str, repetition: usize) -> Option<Body> {
 }
 
 /// The same of a process that reads the answers in `trace`.
-fn begin_score(begin: &Body, name: &str, rep: usize, trace: &Path) -> Result<Option<Body>, Error> {
+fn begin_score(
+    begin: &Body,
+    (name, rep): (&str, usize),
+    barred: Vec<u32>,
+    trace: &Path,
+) -> Result<Option<Body>, Error> {
     let Body::Begin {
         envelope,
         envelope_sha256,
@@ -231,8 +274,17 @@ fn begin_score(begin: &Body, name: &str, rep: usize, trace: &Path) -> Result<Opt
         kernels: settings.kernels.clone(),
         threads: settings.threads,
         kv_dtype: "f32".to_owned(),
-        barred: Vec::new(),
+        barred,
     })))
+}
+
+/// Ids that a server said it will not answer with.
+fn barred(lines: &[Line]) -> Vec<u32> {
+    let ready = lines.iter().find_map(|line| match &line.body {
+        Body::Ready(ready) => Some(ready.barred.clone()),
+        _ => None,
+    });
+    ready.unwrap_or_default()
 }
 
 fn last(lines: &[Line]) -> Option<&Body> {

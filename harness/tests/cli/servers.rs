@@ -224,11 +224,12 @@ fn other_answers_than_ours_are_told_apart_by_their_margin_and_withhold_the_ratio
 
 #[test]
 fn a_server_that_fails_is_a_failed_record_and_the_other_arms_are_untouched() {
-    for (wrong, reason) in [
-        ("dies at start", "cannot load the model"),
-        ("dies midway", "stopped by itself"),
-        ("hangs midway", "request_limit_s"),
-        ("stops early", "ignore_eos"),
+    for (wrong, reasons) in [
+        ("kills who asks", &["before its trace was complete"][..]),
+        ("dies at start", &["cannot load the model"]),
+        ("dies midway", &["request a", "stopped by itself"]),
+        ("hangs midway", &["request a", "request_limit_s"]),
+        ("stops early", &["request a", "ignore_eos"]),
     ] {
         let stage = Stage::new();
         let run = stage.run(&["run", "beside.toml", "--reps", "1", "--json"], wrong);
@@ -237,13 +238,32 @@ fn a_server_that_fails_is_a_failed_record_and_the_other_arms_are_untouched() {
         for server in ["llama-server:shared", "llama-server:agent"] {
             let arm = &outcome["arms"][server];
             let said = arm["error"].as_str().unwrap();
-            assert!(said.contains(reason), "{wrong}: {said}");
+            for reason in reasons {
+                assert!(said.contains(reason), "{wrong}: {said}");
+            }
             assert_eq!(arm["score"], Value::Null);
         }
         assert_eq!(outcome["identity"]["arms"].as_array().unwrap().len(), 3);
         assert_eq!(outcome["ratios"].as_array().unwrap().len(), 2);
         assert!(ratio(&outcome, "fused", "instance-shared")["wall"].is_number());
     }
+}
+
+#[test]
+fn another_build_midway_stops_the_run_before_more_of_it_is_lost() {
+    let stage = Stage::new();
+    let run = stage.run(
+        &["run", "beside.toml", "--reps", "1", "--out", "out"],
+        "changes",
+    );
+    let stopped = run.expect(5);
+    stopped.complains(&["another build", "--resume", "nothing was sealed"]);
+    let traces = fs::read_dir(stage.place.work().join("out/trace")).unwrap();
+    let of_servers = traces.filter(|it| {
+        let name = it.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with("llama-server")
+    });
+    assert_eq!(of_servers.count(), 1, "the other build's trace is gone");
 }
 
 #[test]

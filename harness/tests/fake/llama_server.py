@@ -6,6 +6,7 @@ says what it does wrong: nothing, or one of the words below."""
 import http.server
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -23,7 +24,9 @@ def say(words):
 
 
 if "--version" in sys.argv:
-    say("version: played")
+    if DOES == "kills who asks":
+        os.kill(os.getppid(), signal.SIGKILL)
+    say("version: played" + (" at %d" % time.time_ns() if DOES == "changes" else ""))
     sys.exit(0)
 if "--help" in sys.argv:
     print("-np N\n-c N\n-t N\n-fa F\n--slot-save-path PATH\n--no-kv-unified\n--cache-ram N\n-lv N")
@@ -89,8 +92,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         prompt, slot = ask["prompt"], ask["id_slot"]
         count = max(ask["n_predict"], 1)
         ids = ANSWERS.get(",".join(map(str, prompt)), [0] * count)[:count]
-        if DOES == "answers otherwise" and prompt[0] == prompt[-1]:
-            ids = [(each + 1) % 5 for each in ids]
         with lock:
             answered += 1
             # The last position is always computed: its logits choose the first id.
@@ -101,12 +102,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(3)
         if DOES == "hangs midway" and number > 8:
             time.sleep(600)
-        if DOES == "stops early":
+        early = DOES == "stops early" and number > 8
+        if early:
             ids = ids[:1]
         timings = {"cache_n": cached, "prompt_n": len(prompt) - cached, "predicted_n": len(ids)}
         self.reply({
             "content": "", "tokens": ids, "stop": True, "truncated": False,
-            "stop_type": "eos" if DOES == "stops early" else "limit",
+            "stop_type": "eos" if early else "limit",
             "generation_settings": {"logit_bias": []}, "timings": timings,
         })
 

@@ -6,7 +6,8 @@ use super::check::{Refusal, within};
 use super::{Evidence, Run, RunAsked, Workload};
 use crate::arm::{self, Runner, is_server};
 
-/// A tenth of a nat: about where int8 products and float32 ones may disagree on the better of two ids.
+/// A tenth of a nat: about where sums in another order part two ids. Products of bytes part them further, and envelopes
+/// in mode `fast` say by how much they may.
 const MARGIN_MILLINATS: u64 = 100;
 /// Ten minutes: a prompt of some thousand ids on a slow machine.
 const REQUEST_LIMIT_S: u64 = 600;

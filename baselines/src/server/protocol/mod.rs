@@ -25,7 +25,7 @@ pub trait Protocol {
     /// The body that asks for a continuation; the ids of the prompt are left out where [`Prompt::Ids`] says so.
     fn completion(&self, ask: &Ask<'_>) -> Result<String, String>;
 
-    /// What an event of a streamed answer says; what it tells of the request is added to `told`.
+    /// What an event of an answer says; what it tells of the request is added to `told`.
     fn event(&self, text: &str, told: &mut Told) -> Result<Said, String>;
 }
 

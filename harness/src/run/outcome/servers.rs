@@ -20,7 +20,7 @@ impl Outcome<'_> {
         writeln!(
             out,
             "{}\nreported: what the engine says of itself, in prompt tokens; times are ours. RSS peak: memory of its \
-             process.\nIts first token and its last are those of the pieces it sends, which may hold several.\n",
+             process.\nIts answers come whole, so there is no time to a first token.\n",
             table(self.record).render()
         )?;
         for line in self.receipts.lines(self.record) {

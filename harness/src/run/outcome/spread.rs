@@ -2,6 +2,7 @@
 //!
 //! Not here: any figure that is not in the run record.
 
+use workloads::arm::is_server;
 use workloads::record::{ArmRecord, CellRatio, Latencies, RunRecord};
 use workloads::statistics::spread::{Distribution, not_licensed};
 
@@ -33,7 +34,8 @@ pub(super) fn latencies_table(record: &RunRecord) -> Option<Table> {
         let first = [
             name.to_owned(),
             it.e2e_ns.count.to_string(),
-            shown(Some(&it.ttft_ns), "p50"),
+            // Another engine's answers come whole.
+            shown(Some(&it.ttft_ns).filter(|_| !is_server(name)), "p50"),
             shown(it.tpot_ns.as_ref(), "p50"),
             shown(Some(&it.e2e_ns), "p50"),
         ];
