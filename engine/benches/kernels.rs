@@ -13,7 +13,7 @@ use common::{HEAD_DIM, PANEL_ROWS, Page, all_seen, matrix, noise, rounded};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 use engine::kernels::Kernels;
-use engine::tensor::{Activations, DType};
+use engine::tensor::{Activations, DType, PartialsMut};
 
 /// Inputs of a product: decoding alone, five agents, a chunk of a prompt.
 const INPUTS: [usize; 3] = [1, 5, 64];
@@ -142,6 +142,19 @@ fn attention(criterion: &mut Criterion, kernels: &Kernels) {
                 });
             });
         }
+    }
+    for n in [3, 15, 48] {
+        let (queries, seen) = (rounded(kernels, n, HEAD_DIM), all_seen(n));
+        let [mut partials, _] = common::partials(n);
+        let quants = page.quants();
+        group.throughput(Throughput::Elements(2 * common::page_multiply_adds(n)));
+        group.bench_function(BenchmarkId::new("q8_0-fast", n), |bench| {
+            bench.iter(|| {
+                let out = PartialsMut::of(&mut partials, n);
+                (kernels.attend_fast)(quants, None, queries.view(), &seen, common::SCALE, out);
+                black_box(&mut partials);
+            });
+        });
     }
     group.finish();
 }

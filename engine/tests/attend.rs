@@ -6,7 +6,9 @@ mod common;
 use common::{Rounded, bits};
 use engine::backend::{AttendRow, Cpu, Heads};
 use engine::kernels::{Kernels, scalar};
-use engine::tensor::{KvType, LayerView, Mode, PAGE_POSITIONS, Partials, PartialsMut, Span};
+use engine::tensor::{
+    Activations, KvType, LayerView, Mode, PAGE_POSITIONS, PageView, Partials, PartialsMut, Span,
+};
 use half::f16;
 use proptest::prelude::*;
 
@@ -22,6 +24,7 @@ const HALF: usize = HEADS.kv * HEADS.head_dim * PAGE_POSITIONS;
 /// Sequences that hold `common` pages together and some of their own, and rows that ask them.
 #[derive(Debug)]
 struct Case {
+    mode: Mode,
     element: KvType,
     pages: usize,
     /// By sequence, indexes into `pages`.
@@ -94,7 +97,17 @@ impl Case {
             let page = page.head(head / (HEADS.query / HEADS.kv), HEADS.head_dim);
             let mut out = vec![f32::NAN; sums.len()];
             let partials = PartialsMut::of(&mut out, 1);
-            (kernels.attend)(page, None, query, &[seen], 0.25, partials); // 1 / sqrt(head_dim)
+            let scale = 0.25; // 1 / sqrt(head_dim)
+            match (self.mode, page) {
+                (Mode::Fast, PageView::Q8_0 { k, v }) => {
+                    let mut padded = [0.0; 32];
+                    padded[..HEADS.head_dim].copy_from_slice(query);
+                    let mut rounded = Activations::zeroed(1, 32);
+                    (kernels.quantize)(&padded, &mut rounded);
+                    (kernels.attend_fast)([k, v], None, rounded.view(), &[seen], scale, partials);
+                }
+                _ => (kernels.attend)(page, None, query, &[seen], scale, partials),
+            }
             (kernels.merge)(PartialsMut::of(&mut sums, 1), Partials::of(&out, 1));
         }
         let sums = Partials::of(&sums, 1);
@@ -112,8 +125,10 @@ fn case() -> impl Strategy<Value = Case> {
     let sequence = (0..40_usize, 1..5_usize, 1..12_usize); // own pages, rows, how far before the end they stand
     let sequences = prop::collection::vec(sequence, 1..7);
     let window = prop_oneof![3 => Just(usize::MAX), 1 => 1..300_usize];
-    let element = prop::sample::select(KvType::ALL.to_vec());
-    (element, 0..12_usize, window, sequences).prop_map(|(element, common, window, shapes)| {
+    let mode = prop::sample::select(vec![Mode::Exact, Mode::Fast]);
+    let numerics = (mode, prop::sample::select(KvType::ALL.to_vec()));
+    (numerics, 0..12_usize, window, sequences).prop_map(|(numerics, common, window, shapes)| {
+        let (mode, element) = numerics;
         let (mut count, mut rows, mut sequences) = (common, Vec::new(), Vec::new());
         for (sequence, (own, asking, before)) in shapes.into_iter().enumerate() {
             let own = own / 3 + usize::from(common == 0);
@@ -126,6 +141,7 @@ fn case() -> impl Strategy<Value = Case> {
             count += own;
         }
         Case {
+            mode,
             element,
             pages: count,
             sequences,
@@ -152,7 +168,7 @@ proptest! {
             // that, only where the threads are many.
             for threads in [1, 2, 9] {
                 for shared in [false, true] {
-                    let cpu = Cpu::new(kernels, threads, Mode::Exact).unwrap().sharing_pages(shared);
+                    let cpu = Cpu::new(kernels, threads, case.mode).unwrap().sharing_pages(shared);
                     let found = case.ask(&cpu, &memory, &queries);
                     prop_assert_eq!(&found, &expected, "{} {} {}", kernels.name, threads, shared);
                 }

@@ -3,9 +3,8 @@
 
 mod common;
 
-use std::sync::LazyLock;
-
 use common::Rounded;
+use common::kernels::{others, rounded, spans, values};
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
@@ -14,33 +13,8 @@ use engine::weights::quantize::encode;
 use half::f16;
 use proptest::prelude::*;
 
-/// The sets to hold against `scalar::table()`: plain scalar always, the others where the CPU has them.
-fn others() -> &'static [Kernels] {
-    static OTHERS: LazyLock<Vec<Kernels>> = LazyLock::new(|| {
-        let sets = common::kernel_sets().into_iter().skip(1);
-        let sets = sets.map(|choice| Kernels::choose(choice).unwrap());
-        sets.chain([scalar::plain_table()]).collect()
-    });
-    &OTHERS
-}
-
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
-}
-
-/// Values of very different sizes, zeros and subnormals among them.
-fn value() -> impl Strategy<Value = f32> {
-    prop_oneof![
-        8 => -4.0_f32..4.0,
-        1 => -1e4_f32..1e4,
-        1 => Just(0.0_f32),
-        1 => Just(-0.0_f32),
-        1 => Just(1e-41_f32),
-    ]
-}
-
-fn values(len: usize) -> impl Strategy<Value = Vec<f32>> {
-    prop::collection::vec(value(), len)
 }
 
 /// A matrix of ordinary values in any type, and in one case of five blocks at the edges of the type.
@@ -65,39 +39,9 @@ fn matrix_bytes(dtype: DType, elements: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Inputs rounded for `fast`, by the reference.
-fn rounded(x: &[f32], cols: usize) -> Activations {
-    let mut out = Activations::zeroed(x.len() / cols, cols);
-    (scalar::table().quantize)(x, &mut out);
-    out
-}
-
 /// Blocks of a row and inputs: few of both, or more blocks than are unpacked at a time, for as many inputs as make that pay.
 fn blocks_and_inputs() -> impl Strategy<Value = (usize, usize)> {
     prop_oneof![4 => (1..5_usize, 1..20_usize), 1 => (15..=36_usize, 6..20_usize)]
-}
-
-/// What queries see of a page: all of it, its beginning, its end, or something between, in any mixture; or a causal tail.
-fn spans() -> impl Strategy<Value = Vec<Span>> {
-    let span = prop_oneof![
-        2 => Just((0, 64)),
-        1 => (0..=64_usize).prop_map(|end| (0, end)),
-        1 => (0..=64_usize).prop_map(|first| (first, 64)),
-        1 => (0..=64_usize, 0..=64_usize).prop_map(|(a, b)| (a.min(b), b)),
-    ];
-    let causal = (0..70_usize, 1..4_usize, 0..70_usize).prop_map(|(start, group, window)| {
-        let span = |query: usize| {
-            let end = start + query / group + 1;
-            (end.saturating_sub(window).min(64), end.min(64))
-        };
-        (0..16).map(span).collect::<Vec<_>>()
-    });
-    let count = prop_oneof![6 => 1..9_usize, 1 => 9..=40_usize];
-    let mixed = count.prop_flat_map(move |count| prop::collection::vec(span.clone(), count));
-    prop_oneof![3 => mixed, 1 => causal].prop_map(|spans| {
-        let span = |&(first, end): &(usize, usize)| Span { first, end };
-        spans.iter().map(span).collect()
-    })
 }
 
 /// Bits by query of a page's partials: maximum, sum, output.

@@ -249,6 +249,26 @@ fn q8_0_moves_the_logits_and_by_little() {
 }
 
 #[test]
+fn rounded_queries_and_weights_move_the_logits_about_as_far_as_rounded_keys_and_values_do() {
+    let ids: Vec<u32> = (0..150_u32).map(|i| (i * i * 31 + 7 * i) % 255).collect();
+    let logits = |mode, kv_type| engine(mode, Some(kv_type)).logits(&ids, true).unwrap();
+    let norm = |x: &[f32]| x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let exact = logits(Mode::Exact, KvType::F32);
+    let distance = |mode| {
+        let found = logits(mode, KvType::Q8_0);
+        let difference: Vec<f32> = found.iter().zip(&exact).map(|(a, b)| a - b).collect();
+        norm(&difference) / norm(&exact)
+    };
+    // The weights of this model are f32, which `fast` does not touch: attention is the whole difference.
+    let (stored, attended) = (distance(Mode::Exact), distance(Mode::Fast));
+    // Two independent errors became four of one size, which add up to the root of two of what they were.
+    assert!(
+        stored < attended && attended < 1.1 * 2.0_f64.sqrt() * stored,
+        "stored {stored:e}, attended {attended:e}"
+    );
+}
+
+#[test]
 fn a_poisoned_block_is_refused_at_the_logits() {
     let mut engine = engine(Mode::Fast, Some(KvType::Q8_0));
     let request = |id, prompt: Vec<u32>| Request {

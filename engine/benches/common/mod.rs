@@ -99,6 +99,14 @@ impl Page {
         let (bytes, scales) = (&self.bytes, &self.scales);
         LayerView::Q8_0(Quants { bytes, scales }).head(0, HEAD_DIM)
     }
+
+    /// Keys and values as bytes.
+    pub(crate) fn quants(&self) -> [Quants<'_>; 2] {
+        let (bytes, values) = self.bytes.split_at(HEAD_DIM * PAGE_POSITIONS);
+        let (scales, of_values) = self.scales.split_at(HEAD_DIM / 32 * PAGE_POSITIONS);
+        let of = |bytes, scales| Quants { bytes, scales };
+        [of(bytes, scales), of(values, of_values)]
+    }
 }
 
 /// Queries that see all of a page.

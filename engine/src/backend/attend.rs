@@ -6,12 +6,15 @@
 //! sequence has (`kv`).
 
 use std::ops::Range;
-use std::sync::PoisonError;
 
 use super::Cpu;
+use super::in_order::InOrder;
 use crate::kernels::Kernels;
 use crate::pool::TileSize;
-use crate::tensor::{LayerView, PAGE_POSITIONS, Partials, PartialsMut, Span};
+use crate::tensor::dtype::BLOCK;
+use crate::tensor::{
+    Activations, LayerView, Mode, PAGE_POSITIONS, PageView, Partials, PartialsMut, Span,
+};
 
 /// Rows per block: with the heads of a group, enough queries to reuse a page from the first-level cache.
 const BLOCK_ROWS: usize = 8;
@@ -67,6 +70,7 @@ struct Work<'a> {
     kernels: Kernels,
     /// Whether rows of different sequences attend a page together that both hold.
     share_pages: bool,
+    mode: Mode,
     queries: &'a [f32],
     rows: &'a [AttendRow],
     pages: &'a Pages<'a>,
@@ -86,6 +90,7 @@ impl Cpu {
         let work = Work {
             kernels: self.kernels,
             share_pages: self.share_pages,
+            mode: self.mode,
             queries,
             rows,
             pages,
@@ -113,7 +118,7 @@ impl Cpu {
             for row in (0..tile.rows).step_by(BLOCK_ROWS) {
                 for col in (0..tile.cols).step_by(cols) {
                     let head = (tile.first_col + col) / cols;
-                    let mut block = work.block(work.block_of(tile.first_row + row, head));
+                    let block = work.block(work.block_of(tile.first_row + row, head));
                     let sums = block.walk();
                     let sums = Partials::of(&sums, block.queries());
                     for i in 0..block.rows.len() {
@@ -125,58 +130,62 @@ impl Cpu {
         });
     }
 
-    /// First the partials of every block and page by itself, then the merge of each row's and head's, pages ascending.
+    /// Some pages of all KV heads a task, each page by itself; then merged in the order of the pages, whichever is done
+    /// first.
     ///
-    /// A task walks some pages and in each all KV heads: what it reads lies together, in runs that memory delivers at
-    /// more than twice the rate of runs of one head.
+    /// What a task reads lies together, in runs that memory delivers at more than twice the rate of runs of one head, and
+    /// what it writes is merged while the cache has it.
     fn attend_apart(&self, work: &Work<'_>, out: &mut [f32]) {
-        let (group, dim, kv) = (work.group(), work.heads.head_dim, work.heads.kv);
-        let pages_max = (0..work.blocks()).map(|block| work.walked(block).len());
-        let pages_max = pages_max.max().unwrap_or(0);
-        let elements = Partials::elements(work.rows.len().min(BLOCK_ROWS) * group, dim);
-        let stride = pages_max * elements;
-        let mut kept = self.partials.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < work.blocks() * stride {
-            kept.resize(work.blocks() * stride, 0.0);
+        let (dim, kv) = (work.heads.head_dim, work.heads.kv);
+        let blocks: Vec<Block<'_>> = (0..work.blocks()).map(|block| work.block(block)).collect();
+        let elements = |block: &Block<'_>| Partials::elements(block.queries(), dim);
+        let (mut merges, mut tasks) = (Vec::new(), Vec::new());
+        for (rows, heads) in blocks.chunks_exact(kv).enumerate() {
+            merges.push(InOrder::new(vec![0.0; kv * elements(&heads[0])])); // [kv][elements]
+            let segments = heads[0].walked.len().div_ceil(SEGMENT_PAGES);
+            tasks.extend((0..segments).map(|segment| (rows, segment)));
         }
-        // [blocks][pages][max, sum, out]: the merge reads one run from end to end, much of it from another core's cache.
-        let partials = &mut kept[..work.blocks() * stride];
-        let size = TileSize {
-            rows: kv,
-            cols: SEGMENT_PAGES * elements,
-        };
-        self.pool.tiles(partials, stride, size, |mut tile| {
-            let first = tile.first_row;
-            let mut blocks: Vec<Block<'_>> = (0..kv).map(|head| work.block(first + head)).collect();
-            let (page, pages) = (tile.first_col / elements, tile.cols / elements);
-            for (i, index) in work.walked(first).skip(page).take(pages).enumerate() {
-                for (head, block) in blocks.iter_mut().enumerate() {
-                    let out = &mut tile.row(head)[i * elements..(i + 1) * elements];
-                    block.attend(index, Next::Head, out);
+        self.pool.run(tasks.len(), &|task| {
+            let (rows, segment) = tasks[task];
+            let heads = &blocks[rows * kv..][..kv];
+            let (queries, elements) = (heads[0].queries(), elements(&heads[0]));
+            let pages = heads[0].walked.clone().skip(segment * SEGMENT_PAGES);
+            let pages = pages.take(SEGMENT_PAGES);
+            let mut partials = self.buffers.take(pages.len() * kv * elements); // [pages][kv][elements]
+            let mut sight = Sight::default();
+            for (index, out) in pages.zip(partials.chunks_exact_mut(kv * elements)) {
+                sight.look(work, heads[0].rows, index);
+                for (block, out) in heads.iter().zip(out.chunks_exact_mut(elements)) {
+                    block.attend(&sight, Next::Head, out);
                 }
             }
+            merges[rows].hand_in(segment, partials, &self.buffers, |sums, partials| {
+                for page in partials.chunks_exact(kv * elements) {
+                    let heads = sums.chunks_exact_mut(elements);
+                    for (sums, page) in heads.zip(page.chunks_exact(elements)) {
+                        let (sums, page) =
+                            (PartialsMut::of(sums, queries), Partials::of(page, queries));
+                        (work.kernels.merge)(sums, page);
+                    }
+                }
+            });
         });
-        // Few rows are merged query by query, so that there is enough to share out.
-        let few = work.rows.len() * kv < self.pool.threads() * BLOCKS_PER_THREAD;
-        let together = if few { 1 } else { group };
-        let size = TileSize {
-            rows: 1,
-            cols: together * dim,
-        };
-        self.pool.tiles(out, kv * group * dim, size, |mut tile| {
-            let (row, query) = (tile.first_row, tile.first_col / dim);
-            let block = work.block_of(row, query / group);
-            let queries = work.block_rows(block).len() * group;
-            let first = row % BLOCK_ROWS * group + query % group;
-            let mut sums = vec![0.0; Partials::elements(together, dim)];
-            let pages = partials[block * stride..].chunks_exact(elements);
-            for page in pages.take(work.walked(block).len()) {
-                let page = Partials::of(&page[..Partials::elements(queries, dim)], queries);
-                let page = page.queries(first..first + together);
-                (work.kernels.merge)(PartialsMut::of(&mut sums, together), page);
+        let cols = work.group_cols();
+        let blocks_out = out.chunks_mut(BLOCK_ROWS * kv * cols);
+        for ((merged, heads), out) in merges
+            .into_iter()
+            .zip(blocks.chunks_exact(kv))
+            .zip(blocks_out)
+        {
+            let sums = merged.into_sums();
+            for (head, sums) in sums.chunks_exact(elements(&heads[0])).enumerate() {
+                let sums = Partials::of(sums, heads[0].queries());
+                for (i, row) in out.chunks_exact_mut(kv * cols).enumerate() {
+                    let of_row = i * work.group()..(i + 1) * work.group();
+                    divide(sums.queries(of_row), &mut row[head * cols..][..cols]);
+                }
             }
-            divide(Partials::of(&sums, together), tile.row(0));
-        });
+        }
     }
 }
 
@@ -239,9 +248,34 @@ impl<'a> Work<'a> {
             rows: &self.rows[rows],
             walked: self.walked(number),
             head,
+            rounded: self.rounds().then(|| self.rounded(&gathered)),
             gathered,
-            seen: Vec::new(),
         }
+    }
+
+    /// Whether queries are rounded to bytes, as inputs of products are: where the keys are.
+    fn rounds(&self) -> bool {
+        let page = |row: &AttendRow| (self.pages)(row.sequence, row.position / PAGE_POSITIONS);
+        let rounded = |row| matches!(page(row), LayerView::Q8_0(_));
+        self.mode == Mode::Fast && self.rows.first().is_some_and(rounded)
+    }
+
+    /// `queries[m][head_dim]` rounded to bytes, each with zeros up to a whole block.
+    fn rounded(&self, queries: &[f32]) -> Activations {
+        let dim = self.heads.head_dim;
+        let cols = dim.next_multiple_of(BLOCK);
+        let mut rounded = Activations::zeroed(queries.len() / dim, cols);
+        if cols == dim {
+            (self.kernels.quantize)(queries, &mut rounded);
+        } else {
+            let mut padded = vec![0.0; queries.len() / dim * cols];
+            let rows = padded.chunks_exact_mut(cols);
+            for (padded, query) in rows.zip(queries.chunks_exact(dim)) {
+                padded[..dim].copy_from_slice(query);
+            }
+            (self.kernels.quantize)(&padded, &mut rounded);
+        }
+        rounded
     }
 }
 
@@ -253,8 +287,56 @@ struct Block<'a> {
     head: usize,
     /// `[rows][group][head_dim]`.
     gathered: Vec<f32>,
-    /// Room for the spans of the queries at a page.
+    /// The same rounded to bytes, where the keys are.
+    rounded: Option<Activations>,
+}
+
+/// What the rows of a block see of their pages at one index; the same for every head.
+#[derive(Default)]
+struct Sight<'a> {
+    index: usize,
+    /// By query.
     seen: Vec<Span>,
+    groups: Vec<Group<'a>>,
+}
+
+/// Neighbouring rows that see one page.
+struct Group<'a> {
+    page: LayerView<'a>,
+    /// The page that the first of them has at the next index, if it sees something of it.
+    next: Option<LayerView<'a>>,
+    rows: Range<usize>,
+}
+
+impl<'a> Sight<'a> {
+    /// Takes what `rows` see at `index`.
+    fn look(&mut self, work: &Work<'a>, rows: &[AttendRow], index: usize) {
+        self.index = index;
+        self.seen.clear();
+        self.groups.clear();
+        for (i, row) in rows.iter().enumerate() {
+            let span = row.span(index);
+            self.seen.extend(std::iter::repeat_n(span, work.group()));
+            if span.is_empty() {
+                continue;
+            }
+            let page = (work.pages)(row.sequence, index);
+            let joins = |group: &Group<'_>| {
+                let before = &rows[group.rows.start];
+                let shared = work.share_pages && page.is(group.page);
+                group.rows.end == i && (row.sequence == before.sequence || shared)
+            };
+            match self.groups.last_mut() {
+                Some(group) if joins(group) => group.rows.end += 1,
+                _ => self.groups.push(Group {
+                    page,
+                    next: (!row.span(index + 1).is_empty())
+                        .then(|| (work.pages)(row.sequence, index + 1)),
+                    rows: i..i + 1,
+                }),
+            }
+        }
+    }
 }
 
 impl Block<'_> {
@@ -263,67 +345,64 @@ impl Block<'_> {
     }
 
     /// The partials of all its pages, merged ascending.
-    fn walk(&mut self) -> Vec<f32> {
+    fn walk(&self) -> Vec<f32> {
         let queries = self.queries();
         let elements = Partials::elements(queries, self.work.heads.head_dim);
         let (mut sums, mut page) = (vec![0.0; elements], vec![0.0; elements]);
+        let mut sight = Sight::default();
         for index in self.walked.clone() {
-            self.attend(index, Next::Page, &mut page);
+            sight.look(&self.work, self.rows, index);
+            self.attend(&sight, Next::Page, &mut page);
             let page = Partials::of(&page, queries);
             (self.work.kernels.merge)(PartialsMut::of(&mut sums, queries), page);
         }
         sums
     }
 
-    /// Begins `out` with the partials of the pages at `index`: neighbouring rows that see one page attend it together.
-    fn attend(&mut self, index: usize, next: Next, out: &mut [f32]) {
+    /// Begins `out` with the partials of the pages seen: neighbouring rows that see one page attend it together.
+    fn attend(&self, sight: &Sight<'_>, next: Next, out: &mut [f32]) {
         let (group, dim) = (self.work.group(), self.work.heads.head_dim);
         let elements = Partials::elements(self.queries(), dim);
         let mut out = PartialsMut::of(&mut out[..elements], self.queries());
         out.sum.fill(0.0);
-        let mut start = 0;
-        while start < self.rows.len() {
-            let together = self.together(&self.rows[start..], index);
-            if together > 0 {
-                let page = (self.work.pages)(self.rows[start].sequence, index);
-                self.seen.clear();
-                for row in &self.rows[start..start + together] {
-                    let span = row.span(index);
-                    self.seen.extend(std::iter::repeat_n(span, group));
-                }
-                let range = start * group..(start + together) * group;
-                let row = &self.rows[start];
-                let next = match next {
-                    Next::Head if self.head + 1 < self.work.heads.kv => (index, self.head + 1),
-                    Next::Head => (index + 1, 0),
-                    Next::Page => (index + 1, self.head),
-                };
-                let next = (!row.span(next.0).is_empty())
-                    .then(|| (self.work.pages)(row.sequence, next.0).head(next.1, dim));
-                (self.work.kernels.attend)(
-                    page.head(self.head, dim),
-                    next,
-                    &self.gathered[range.start * dim..range.end * dim],
-                    &self.seen,
-                    1.0 / (dim as f32).sqrt(),
-                    out.queries(range),
-                );
-            }
-            start += together.max(1);
+        for Group {
+            page,
+            next: after,
+            rows,
+        } in &sight.groups
+        {
+            let next = match next {
+                Next::Head if self.head + 1 < self.work.heads.kv => Some((*page, self.head + 1)),
+                Next::Head => after.map(|page| (page, 0)),
+                Next::Page => after.map(|page| (page, self.head)),
+            };
+            let next = next.map(|(page, head)| page.head(head, dim));
+            let range = rows.start * group..rows.end * group;
+            let (page, out) = (page.head(self.head, dim), out.queries(range.clone()));
+            self.attend_page(page, next, (range.clone(), &sight.seen[range]), out);
         }
     }
 
-    /// How many rows from the first on see the page that the first sees at `index`; none if it sees nothing there.
-    fn together(&self, rows: &[AttendRow], index: usize) -> usize {
-        let pages = self.work.pages;
-        let shared = |row: &AttendRow| {
-            self.work.share_pages && pages(row.sequence, index).is(pages(rows[0].sequence, index))
-        };
-        rows.iter()
-            .take_while(|row| {
-                !row.span(index).is_empty() && (row.sequence == rows[0].sequence || shared(row))
-            })
-            .count()
+    /// Fills `out` for some of the queries and what each sees of the page.
+    fn attend_page(
+        &self,
+        page: PageView<'_>,
+        next: Option<PageView<'_>>,
+        (queries, seen): (Range<usize>, &[Span]),
+        out: PartialsMut<'_>,
+    ) {
+        let (kernels, dim) = (&self.work.kernels, self.work.heads.head_dim);
+        let scale = 1.0 / (dim as f32).sqrt();
+        if let (PageView::Q8_0 { k, v }, Some(rounded)) = (page, &self.rounded) {
+            let next = next.and_then(|next| match next {
+                PageView::Q8_0 { k, v } => Some([k, v]),
+                PageView::F32 { .. } | PageView::F16 { .. } => None,
+            });
+            (kernels.attend_fast)([k, v], next, rounded.view().rows(queries), seen, scale, out);
+        } else {
+            let queries = &self.gathered[queries.start * dim..queries.end * dim];
+            (kernels.attend)(page, next, queries, seen, scale, out);
+        }
     }
 }
 

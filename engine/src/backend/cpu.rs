@@ -2,8 +2,7 @@
 //!
 //! Not here: matrix products (`product`), attention (`attend`), instruction sets.
 
-use std::sync::Mutex;
-
+use super::in_order::Buffers;
 use super::{RopeTable, Stack};
 use crate::error::Result;
 use crate::kernels::Kernels;
@@ -19,8 +18,8 @@ pub struct Cpu {
     pub(super) pool: Pool,
     pub(super) mode: Mode,
     pub(super) share_pages: bool,
-    /// Room for the partials of attention, kept between calls.
-    pub(super) partials: Mutex<Vec<f32>>,
+    /// For the partials of attention.
+    pub(super) buffers: Buffers,
 }
 
 impl Cpu {
@@ -32,7 +31,7 @@ impl Cpu {
             pool,
             mode,
             share_pages: false,
-            partials: Mutex::default(),
+            buffers: Buffers::default(),
         })
     }
 

@@ -7,6 +7,7 @@
 
 mod attend;
 mod cpu;
+mod in_order;
 mod product;
 mod rope;
 

@@ -5,12 +5,15 @@
 //! Orders that the numeric contract fixes (audit them here): one accumulator per output with columns ascending
 //! (`matmul`); exact integer
 //! dots and one fma per block, blocks ascending (`matmul_fast`); per page scores with dimensions ascending, sum striped by position mod 8, values with keys ascending,
-//! pages merged one by one (`attend`); squares striped by index mod 8 (`norm`). Not here: threads, buffers' owners.
+//! pages merged one by one (`attend`); with exact integer
+//! dots in both halves (`attend_fast`); squares striped by index mod 8 (`norm`). Not here: threads, buffers' owners.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::tensor::{Activations, PackedMatrix, PageView, Partials, PartialsMut, Span};
+use crate::tensor::{
+    Activations, PackedMatrix, PageView, Partials, PartialsMut, Quants, RoundedRows, Span,
+};
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
@@ -38,6 +41,15 @@ pub type Attend = fn(
     scale: f32,
     PartialsMut<'_>,
 );
+/// [`Attend`] in `fast` mode, of rounded queries over keys and values of type q8_0.
+pub type AttendFast = fn(
+    [Quants<'_>; 2],
+    next: Option<[Quants<'_>; 2]>,
+    queries: RoundedRows<'_>,
+    seen: &[Span],
+    scale: f32,
+    PartialsMut<'_>,
+);
 /// Adds the partial of a later page to what earlier pages gave.
 pub type Merge = fn(into: PartialsMut<'_>, page: Partials<'_>);
 /// `out = x / sqrt(mean(x^2) + epsilon) * weight`.
@@ -60,6 +72,8 @@ pub struct Kernels {
     pub matmul_fast: MatmulFast,
     /// See [`Attend`].
     pub attend: Attend,
+    /// See [`AttendFast`].
+    pub attend_fast: AttendFast,
     /// See [`Merge`].
     pub merge: Merge,
     /// See [`RmsNorm`].

@@ -7,7 +7,7 @@
 use crate::tensor::PAGE_POSITIONS;
 
 /// Changes whenever the numeric contract or a page's layout does.
-const CONTRACT: &str = "fak.kv/1: [layers][kv_heads][K: head_dim x 64, V: 64 x head_dim]";
+const CONTRACT: &str = "fak.kv/2: [layers][kv_heads][K: head_dim x 64, V: 64 x head_dim]";
 
 /// Who may share what is cached of a prompt: the tenant's own requests, and for a declared beginning everyone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -171,6 +171,7 @@ impl Elements {
     }
 
     /// Keys and values of one layer.
+    #[inline]
     pub(super) fn layer(&self, shape: KvShape, layer: usize) -> LayerView<'_> {
         let size = shape.layer_elements();
         let range = layer * size..(layer + 1) * size;

@@ -2,6 +2,8 @@
 //!
 //! Not here: how they are rounded (`kernels/*/quantize`).
 
+use std::ops::Range;
+
 use super::dtype::BLOCK;
 
 /// Rows of quantised inputs.
@@ -32,5 +34,52 @@ impl Activations {
     /// Rows.
     pub fn rows(&self) -> usize {
         self.quants.len().checked_div(self.cols).unwrap_or(0)
+    }
+
+    /// All of them, borrowed.
+    #[must_use]
+    pub fn view(&self) -> RoundedRows<'_> {
+        RoundedRows {
+            cols: self.cols,
+            quants: &self.quants,
+            scales: &self.scales,
+            sums: &self.sums,
+        }
+    }
+}
+
+/// Rows of [`Activations`], borrowed; the fields are as there.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundedRows<'a> {
+    /// Columns per row, whole blocks.
+    pub cols: usize,
+    /// Rounded inputs.
+    pub quants: &'a [i8],
+    /// Block scales.
+    pub scales: &'a [f32],
+    /// Block sums.
+    pub sums: &'a [i32],
+}
+
+impl RoundedRows<'_> {
+    /// Some of them.
+    #[inline]
+    #[must_use]
+    pub fn rows(self, rows: Range<usize>) -> Self {
+        let blocks = self.cols / BLOCK;
+        let of_blocks = rows.start * blocks..rows.end * blocks;
+        Self {
+            cols: self.cols,
+            quants: &self.quants[rows.start * self.cols..rows.end * self.cols],
+            scales: &self.scales[of_blocks.clone()],
+            sums: &self.sums[of_blocks],
+        }
+    }
+
+    /// One of them.
+    #[inline]
+    #[must_use]
+    pub fn row(self, row: usize) -> Self {
+        self.rows(row..row + 1)
     }
 }

@@ -9,7 +9,7 @@ pub mod mode;
 pub mod packed;
 pub mod view;
 
-pub use activations::Activations;
+pub use activations::{Activations, RoundedRows};
 pub use buffer::{Arena, Buffer};
 pub use dtype::DType;
 pub use mode::{KvType, Mode};

@@ -20,6 +20,7 @@ pub struct Span {
 
 impl Span {
     /// Whether nothing of the page is seen.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.first >= self.end
     }
@@ -76,6 +77,7 @@ pub enum LayerView<'a> {
 impl<'a> LayerView<'a> {
     /// Whether both show the same memory: the same page, held by two sequences.
     #[must_use]
+    #[inline]
     pub fn is(self, other: LayerView<'_>) -> bool {
         match (self, other) {
             (LayerView::F32(a), LayerView::F32(b)) => std::ptr::eq(a, b),
@@ -87,6 +89,7 @@ impl<'a> LayerView<'a> {
 
     /// One KV head of it.
     #[must_use]
+    #[inline]
     pub fn head(self, head: usize, head_dim: usize) -> PageView<'a> {
         match self {
             Self::F32(data) => {
@@ -111,6 +114,7 @@ impl<'a> LayerView<'a> {
 }
 
 /// What a head has of `[kv_heads][keys, values]`, `rows` times 64 of each.
+#[inline]
 fn halves<T>(data: &[T], head: usize, rows: usize) -> [&[T]; 2] {
     let size = rows * PAGE_POSITIONS;
     let (keys, values) = data[2 * head * size..][..2 * size].split_at(size);
@@ -143,12 +147,14 @@ pub struct PartialsMut<'a> {
 impl<'a> Partials<'a> {
     /// Elements of a buffer for `queries` queries.
     #[must_use]
+    #[inline]
     pub fn elements(queries: usize, head_dim: usize) -> usize {
         queries * (2 + head_dim)
     }
 
     /// What `buffer` says of `queries` queries.
     #[must_use]
+    #[inline]
     pub fn of(buffer: &'a [f32], queries: usize) -> Self {
         let (max, rest) = buffer.split_at(queries);
         let (sum, out) = rest.split_at(queries);
@@ -157,6 +163,7 @@ impl<'a> Partials<'a> {
 
     /// Those of some queries.
     #[must_use]
+    #[inline]
     pub fn queries(self, range: Range<usize>) -> Self {
         let head_dim = self.out.len() / self.max.len();
         Self {
@@ -170,6 +177,7 @@ impl<'a> Partials<'a> {
 impl<'a> PartialsMut<'a> {
     /// Those of `queries` queries in `buffer`, as they are.
     #[must_use]
+    #[inline]
     pub fn of(buffer: &'a mut [f32], queries: usize) -> Self {
         let (max, rest) = buffer.split_at_mut(queries);
         let (sum, out) = rest.split_at_mut(queries);
@@ -178,6 +186,7 @@ impl<'a> PartialsMut<'a> {
 
     /// Those of some queries.
     #[must_use]
+    #[inline]
     pub fn queries(&mut self, range: Range<usize>) -> PartialsMut<'_> {
         let head_dim = self.out.len() / self.max.len();
         PartialsMut {

@@ -1,6 +1,7 @@
 //! What the engine's whole-library tests share: golden files, the pulled model, skipping out loud.
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod kernels;
 pub(crate) mod kv;
 
 use std::collections::HashMap;

@@ -369,7 +369,7 @@ impl<E: Element, S: Scales> Product<'_, E, S> {
 /// side by side, so that the latency of one is hidden behind the others.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn softmax<const Q: usize>(
+pub(super) fn softmax<const Q: usize>(
     scores: &mut [[f32; PAGE_POSITIONS]; Q],
     seen: &[Span],
     touched: Range<usize>,

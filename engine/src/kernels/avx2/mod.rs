@@ -8,10 +8,13 @@
 use std::ops::Range;
 
 use super::Kernels;
-use crate::tensor::{Activations, PackedMatrix, PageView, Partials, PartialsMut, Span};
+use crate::tensor::{
+    Activations, PackedMatrix, PageView, Partials, PartialsMut, Quants, RoundedRows, Span,
+};
 
 mod activation;
 mod attend;
+mod attend_fast;
 mod dequantize;
 mod exp;
 mod matmul;
@@ -41,6 +44,8 @@ detected! {
         (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
         (page: PageView<'_>, next: Option<PageView<'_>>, queries: &[f32], seen: &[Span], scale: f32, out: PartialsMut<'_>);
+    attend_fast: attend_fast::attend_fast,
+        (page: [Quants<'_>; 2], next: Option<[Quants<'_>; 2]>, queries: RoundedRows<'_>, seen: &[Span], scale: f32, out: PartialsMut<'_>);
     merge: attend::merge, (into: PartialsMut<'_>, page: Partials<'_>);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     rotate: rotate::rotate, (head: &mut [f32], turns: &[f32]);
@@ -55,6 +60,7 @@ pub(super) fn table() -> Kernels {
         quantize,
         matmul_fast,
         attend,
+        attend_fast,
         merge,
         rms_norm,
         rotate,

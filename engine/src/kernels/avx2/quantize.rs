@@ -56,7 +56,7 @@ pub(super) fn quantize(x: &[f32], out: &mut Activations) {
 /// Combines the eight lanes with an operation whose order does not matter.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn across(register: __m256i, combine: impl Fn(__m128i, __m128i) -> __m128i) -> i32 {
+pub(super) fn across(register: __m256i, combine: impl Fn(__m128i, __m128i) -> __m128i) -> i32 {
     let four = combine(
         _mm256_castsi256_si128(register),
         _mm256_extracti128_si256::<1>(register),

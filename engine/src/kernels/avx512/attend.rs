@@ -13,7 +13,7 @@ use crate::kernels::{STRIPES, sum_stripes};
 use crate::tensor::{PAGE_POSITIONS, PageView, PartialsMut, Span};
 
 /// Queries of the widest tile: 6 x 4 accumulators, four registers of keys and one query of the thirty-two.
-const QUERIES_MAX: usize = 6;
+pub(super) const QUERIES_MAX: usize = 6;
 /// Queries whose scores are all there before the first value is read: what is then read again comes from the first-level
 /// cache, which has room for keys or values but not for both.
 const QUERIES_TOGETHER: usize = 24;
@@ -22,7 +22,7 @@ pub(super) const LANES: usize = 16;
 /// Registers of a row.
 pub(super) const REGISTERS: usize = PAGE_POSITIONS / LANES;
 /// Bytes fetched by one request.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 /// One head's page: keys `[head_dim][64]`, values `[64][head_dim]`.
 #[derive(Clone, Copy)]
@@ -117,25 +117,14 @@ fn attend_page<const TOGETHER: usize, E: Element, K: Scales, V: Scales>(
         let (seen, out) = (&seen[range.clone()], out.queries(range));
         let weights = &mut weights[..seen.len()];
         scores(page, queries, weights);
-        for (((weights, seen), max), sum) in weights
-            .chunks_mut(2)
-            .zip(seen.chunks(2))
-            .zip(out.max.chunks_mut(2))
-            .zip(out.sum.chunks_mut(2))
-        {
-            // Two at a time: each waits for its own maximum and its own sum.
-            match seen.len() {
-                1 => softmax::<1>(weights, seen, scale, max, sum),
-                _ => softmax::<2>(weights, seen, scale, max, sum),
-            }
-        }
+        weigh(weights, seen, scale, (out.max, out.sum));
         outputs(page, weights, seen, out.out);
         page.next = [None; 2]; // fetched once
     }
 }
 
 /// Queries per tile where `rest` are left, as even as they come: seven are four and three, not six and one.
-fn tile_of(rest: usize) -> usize {
+pub(super) fn tile_of(rest: usize) -> usize {
     rest.div_ceil(rest.div_ceil(QUERIES_MAX))
 }
 
@@ -332,6 +321,32 @@ impl<E: Element, S: Scales> Product<'_, E, S> {
     }
 }
 
+/// Turns the scores of the slots seen into weights exp(score - max), zero elsewhere; gives maxima and striped sums.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn weigh(
+    weights: &mut [[f32; PAGE_POSITIONS]],
+    seen: &[Span],
+    scale: f32,
+    (max, sum): (&mut [f32], &mut [f32]),
+) {
+    let each = weights.chunks_mut(2).zip(seen.chunks(2));
+    let each = each.zip(max.chunks_mut(2)).zip(sum.chunks_mut(2));
+    for (((weights, seen), max), sum) in each {
+        // Two at a time: each waits for its own maximum and its own sum.
+        match seen.len() {
+            1 => softmax::<1>(weights, seen, scale, max, sum),
+            _ => softmax::<2>(weights, seen, scale, max, sum),
+        }
+    }
+}
+
+/// A bit for each slot seen.
+pub(super) fn slots(seen: Span) -> u64 {
+    let bits = |slots: usize| 1_u64.unbounded_shl(slots as u32).wrapping_sub(1);
+    bits(seen.end) & !bits(seen.first)
+}
+
 /// Turns the scores of the slots each of N queries sees into weights exp(score - max), zero elsewhere; gives maxima and
 /// striped sums.
 #[inline]
@@ -346,12 +361,11 @@ fn softmax<const N: usize>(
 ) {
     let (weights, seen) = (&mut weights[..N], &seen[..N]);
     let (max, sum) = (&mut max[..N], &mut sum[..N]);
-    let bits = |slots: usize| 1_u64.unbounded_shl(slots as u32).wrapping_sub(1);
     let minus_infinity = _mm512_set1_ps(f32::NEG_INFINITY);
     let mut scores = [[minus_infinity; REGISTERS]; N];
     let mut greatest = [minus_infinity; N];
     for n in 0..N {
-        let seen = bits(seen[n].end) & !bits(seen[n].first);
+        let seen = slots(seen[n]);
         for (r, values) in weights[n].as_chunks::<LANES>().0.iter().enumerate() {
             let mask = (seen >> (r * LANES)) as __mmask16;
             // SAFETY: the array has sixteen elements.

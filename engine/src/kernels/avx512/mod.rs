@@ -8,9 +8,10 @@
 use std::ops::Range;
 
 use super::{Kernels, avx2};
-use crate::tensor::{Activations, PackedMatrix, PageView, PartialsMut, Span};
+use crate::tensor::{Activations, PackedMatrix, PageView, PartialsMut, Quants, RoundedRows, Span};
 
 mod attend;
+mod attend_fast;
 mod exp;
 mod matmul_fast;
 mod stored;
@@ -29,6 +30,19 @@ fn attend(
 }
 
 /// The safe face of the kernel for the dispatch table.
+fn attend_fast(
+    page: [Quants<'_>; 2],
+    next: Option<[Quants<'_>; 2]>,
+    queries: RoundedRows<'_>,
+    seen: &[Span],
+    scale: f32,
+    out: PartialsMut<'_>,
+) {
+    // SAFETY: `table` is only called after every feature that the function enables was detected.
+    unsafe { attend_fast::attend_fast(page, next, queries, seen, scale, out) }
+}
+
+/// The safe face of the kernel for the dispatch table.
 fn matmul_fast(w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]) {
     // SAFETY: `table` is only called after every feature that the function enables was detected.
     unsafe { matmul_fast::matmul_fast(w, panels, x, out) }
@@ -39,6 +53,7 @@ pub(super) fn table() -> Kernels {
     Kernels {
         name: "avx512",
         attend,
+        attend_fast,
         matmul_fast,
         ..avx2::table()
     }

@@ -54,24 +54,31 @@ fn attend_f32(
                 *score = q.mul_add(key, *score);
             }
         }
-        let mut max = f32::NEG_INFINITY;
-        for score in &mut scores[seen.first..seen.end] {
-            *score *= scale;
-            max = if *score > max { *score } else { max };
-        }
-        let mut stripes = [0.0_f32; STRIPES];
+        (out.max[m], out.sum[m]) = weigh(&mut scores, seen, scale);
         let out_row = &mut out.out[m * head_dim..][..head_dim];
         for slot in seen.first..seen.end {
-            let weight = exp(scores[slot] - max);
-            stripes[slot % STRIPES] += weight;
             for (o, &value) in out_row.iter_mut().zip(&v[slot * head_dim..]) {
-                *o = weight.mul_add(value, *o);
+                *o = scores[slot].mul_add(value, *o);
             }
         }
-        // Plus zero: else the sign of a zero maximum would tell in which order the scores were compared.
-        out.max[m] = max + 0.0;
-        out.sum[m] = sum_stripes(stripes);
     }
+}
+
+/// Turns the scores of the slots seen into weights exp(score - max); gives the maximum and the striped sum.
+#[inline(always)]
+pub(super) fn weigh(scores: &mut [f32; PAGE_POSITIONS], seen: Span, scale: f32) -> (f32, f32) {
+    let mut max = f32::NEG_INFINITY;
+    for score in &mut scores[seen.first..seen.end] {
+        *score *= scale;
+        max = if *score > max { *score } else { max };
+    }
+    let mut stripes = [0.0_f32; STRIPES];
+    for slot in seen.first..seen.end {
+        scores[slot] = exp(scores[slot] - max);
+        stripes[slot % STRIPES] += scores[slot];
+    }
+    // Plus zero: else the sign of a zero maximum would tell in which order the scores were compared.
+    (max + 0.0, sum_stripes(stripes))
 }
 
 /// Adds the partial of the next page to what the pages before it gave.

@@ -8,10 +8,13 @@
 use std::ops::Range;
 
 use super::Kernels;
-use crate::tensor::{Activations, PackedMatrix, PageView, Partials, PartialsMut, Span};
+use crate::tensor::{
+    Activations, PackedMatrix, PageView, Partials, PartialsMut, Quants, RoundedRows, Span,
+};
 
 pub(super) mod activation;
 pub(super) mod attend;
+pub(super) mod attend_fast;
 pub(super) mod dequantize;
 pub(super) mod exp;
 pub(super) mod matmul;
@@ -48,6 +51,8 @@ compiled_twice! {
         (w: &PackedMatrix, panels: Range<usize>, x: &Activations, out: &mut [f32]);
     attend: attend::attend,
         (page: PageView<'_>, next: Option<PageView<'_>>, queries: &[f32], seen: &[Span], scale: f32, out: PartialsMut<'_>);
+    attend_fast: attend_fast::attend_fast,
+        (page: [Quants<'_>; 2], next: Option<[Quants<'_>; 2]>, queries: RoundedRows<'_>, seen: &[Span], scale: f32, out: PartialsMut<'_>);
     merge: attend::merge, (into: PartialsMut<'_>, page: Partials<'_>);
     rms_norm: norm::rms_norm, (x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
     rotate: rotate::rotate, (head: &mut [f32], turns: &[f32]);
@@ -64,6 +69,7 @@ pub fn table() -> Kernels {
             quantize: fma::quantize,
             matmul_fast: fma::matmul_fast,
             attend: fma::attend,
+            attend_fast: fma::attend_fast,
             merge: fma::merge,
             rms_norm: fma::rms_norm,
             rotate: fma::rotate,
@@ -81,6 +87,7 @@ pub fn plain_table() -> Kernels {
         quantize: plain::quantize,
         matmul_fast: plain::matmul_fast,
         attend: plain::attend,
+        attend_fast: plain::attend_fast,
         merge: plain::merge,
         rms_norm: plain::rms_norm,
         rotate: plain::rotate,

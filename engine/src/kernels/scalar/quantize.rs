@@ -10,7 +10,7 @@ use crate::tensor::dtype::BLOCK;
 pub(in crate::kernels) const LEVELS: f32 = 127.0;
 /// 1.5 * 2^23, where a unit is the last place: a sum with it is rounded to an integer, half to even, whose lowest bits are
 /// those of the sum. In vectors of any instruction set, where `round_ties_even` is a call per number without SSE4.1.
-const SHIFT: f32 = 12_582_912.0;
+pub(in crate::kernels) const SHIFT: f32 = 12_582_912.0;
 /// Bits of positive infinity; magnitudes at or above are not finite.
 pub(in crate::kernels) const INFINITY_BITS: u32 = 0x7f80_0000;
 
