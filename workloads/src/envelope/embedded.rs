@@ -16,6 +16,7 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "smoke",
     "session-small",
     "session-50x5",
+    "session-50x5-f16",
     "fleet-8",
     "fleet-32",
     "single-turn",
