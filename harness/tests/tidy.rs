@@ -263,3 +263,30 @@ fn every_test_the_architecture_names_exists() {
     assert!(named > 15, "only {named} tests were found in the table");
     report(&broken);
 }
+
+#[test]
+fn every_bad_input_names_tests_that_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let table = fs::read_to_string(root.join("baselines/BAD-INPUTS.md")).unwrap();
+    let rows = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| #"));
+    let (mut broken, mut named) = (Vec::new(), 0);
+    for row in rows.filter(|row| !row.contains("| ---")) {
+        let tests = row.split('`').filter(|word| word.contains("::"));
+        let before = named;
+        for test in tests {
+            let (path, name) = test.split_once("::").unwrap();
+            let text = fs::read_to_string(root.join(path)).unwrap_or_default();
+            if !text.contains(&format!("fn {name}(")) {
+                broken.push(format!("{test} is not there"));
+            }
+            named += 1;
+        }
+        if named == before && !row.contains("| Open: ") {
+            broken.push(format!("neither a test nor open: {row}"));
+        }
+    }
+    assert!(named > 30, "only {named} tests were found");
+    report(&broken);
+}

@@ -3,6 +3,7 @@
 //! Not here: the pages (`tests/report`) and figures of single modules.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod bad_inputs;
 mod cells;
 mod comparing;
 mod evidence;

@@ -30,14 +30,14 @@ request_limit_s = 5
 "#;
 
 /// A place with the envelope, its model, what plays the server, and what our engine answers.
-struct Stage {
+pub(super) struct Stage {
     place: Place,
     server: PathBuf,
     answers: PathBuf,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let place = Place::new();
         let work = place.work();
         fs::write(work.join("beside.toml"), ENVELOPE).unwrap();
@@ -112,7 +112,7 @@ impl Stage {
     }
 
     /// Runs the harness where the server is on the search path and does `wrong`.
-    fn run(&self, arguments: &[&str], wrong: &str) -> Finished {
+    pub(super) fn run(&self, arguments: &[&str], wrong: &str) -> Finished {
         let mut command = self.place.command(arguments);
         let bin = self.server.parent().unwrap().to_path_buf();
         let path = std::env::var_os("PATH").unwrap();
@@ -137,7 +137,7 @@ impl Stage {
     }
 }
 
-fn ratio<'a>(outcome: &'a Value, arm: &str, denominator: &str) -> &'a Value {
+pub(super) fn ratio<'a>(outcome: &'a Value, arm: &str, denominator: &str) -> &'a Value {
     let ratios = outcome["ratios"].as_array().unwrap();
     let wanted = |it: &&Value| it["arm"] == arm && it["denominator"] == denominator;
     ratios.iter().find(wanted).unwrap()

@@ -102,12 +102,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(3)
         if DOES == "hangs midway" and number > 8:
             time.sleep(600)
+        if DOES == "refuses all" or DOES == "refuses" and number > 8:
+            return self.reply({"error": {"code": 503, "message": "busy"}}, 503)
+        if DOES == "dies in its answer" and number > 8:
+            self.send_response(200)
+            self.send_header("content-length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"content"')
+            self.wfile.flush()
+            os._exit(3)
         early = DOES == "stops early" and number > 8
         if early:
             ids = ids[:1]
         timings = {"cache_n": cached, "prompt_n": len(prompt) - cached, "predicted_n": len(ids)}
+        if number > 8:
+            if DOES == "counts more than came":
+                timings["predicted_n"] += 1
+            elif DOES == "counts what is no number":
+                timings["cache_n"] = float("nan")
+            elif DOES == "found more than was sent":
+                timings.update(cache_n=len(prompt) + 5, prompt_n=0)
+            elif DOES == "cuts prompts in silence":
+                timings["prompt_n"] -= 3
+        if DOES == "is warm" or DOES == "finds what it never saw" and number > 3:
+            timings.update(cache_n=len(prompt) - 1, prompt_n=1)
+        if DOES == "does not count its cache":
+            del timings["cache_n"]
         self.reply({
-            "content": "", "tokens": ids, "stop": True, "truncated": False,
+            "content": "", "tokens": ids, "stop": True, "truncated": DOES == "cuts prompts" and number > 8,
             "stop_type": "eos" if early else "limit",
             "generation_settings": {"logit_bias": []}, "timings": timings,
         })
