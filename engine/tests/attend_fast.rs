@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::kernels::{others, rounded, spans, values};
+use common::kernels::{hidden, others, rounded, spans, values};
 use common::{Rounded, bits};
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{Activations, PAGE_POSITIONS, Partials, PartialsMut, Span};
@@ -98,11 +98,7 @@ proptest! {
             prop_assert_eq!(&attend(other, keys, &page_values), &expected, "{}", other.name);
         }
         for (m, span) in spans.iter().enumerate().step_by(spans.len().div_ceil(3)) {
-            let (mut k, mut v) = (keys.to_vec(), page_values.clone());
-            for slot in (0..PAGE_POSITIONS).filter(|slot| !(span.first..span.end).contains(slot)) {
-                k.iter_mut().skip(slot).step_by(PAGE_POSITIONS).for_each(|k| *k = f32::NAN);
-                v[slot * head_dim..(slot + 1) * head_dim].fill(f32::NAN);
-            }
+            let (k, v) = hidden(keys, &page_values, *span);
             for kernels in [scalar::table(), Kernels::choose(KernelChoice::Auto).unwrap()] {
                 prop_assert_eq!(&attend(&kernels, &k, &v)[m], &expected[m]);
             }

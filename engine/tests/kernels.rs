@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::Rounded;
-use common::kernels::{others, rounded, spans, values};
+use common::kernels::{hidden, others, rounded, spans, values};
+use common::{Rounded, bits};
 use engine::kernels::{KernelChoice, Kernels, scalar};
 use engine::tensor::{
     Activations, DType, PAGE_POSITIONS, PackedMatrix, PageView, Partials, PartialsMut, Span,
@@ -12,10 +12,6 @@ use engine::tensor::{
 use engine::weights::quantize::encode;
 use half::f16;
 use proptest::prelude::*;
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
 
 /// A matrix of ordinary values in any type, and in one case of five blocks at the edges of the type.
 fn matrix_bytes(dtype: DType, elements: usize, seed: u64) -> Vec<u8> {
@@ -200,11 +196,7 @@ proptest! {
         prop_assert_eq!(&attend(&scalar::table(), &k, &v)[0], &expected[2]);
         // Slots that a query does not see may hold anything, even NaN, whatever those beside it see.
         for (m, span) in spans.iter().enumerate().step_by(spans.len().div_ceil(3)) {
-            let (mut k, mut v) = (keys.to_vec(), page_values.clone());
-            for slot in (0..PAGE_POSITIONS).filter(|slot| !(span.first..span.end).contains(slot)) {
-                k.iter_mut().skip(slot).step_by(PAGE_POSITIONS).for_each(|k| *k = f32::NAN);
-                v[slot * head_dim..(slot + 1) * head_dim].fill(f32::NAN);
-            }
+            let (k, v) = hidden(keys, &page_values, *span);
             for kernels in [scalar::table(), Kernels::choose(KernelChoice::Auto).unwrap()] {
                 for (found, expected) in attend(&kernels, &k, &v).iter().zip(&expected) {
                     prop_assert_eq!(&found[m], &expected[m]);

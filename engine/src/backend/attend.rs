@@ -294,7 +294,6 @@ struct Block<'a> {
 /// What the rows of a block see of their pages at one index; the same for every head.
 #[derive(Default)]
 struct Sight<'a> {
-    index: usize,
     /// By query.
     seen: Vec<Span>,
     groups: Vec<Group<'a>>,
@@ -311,7 +310,6 @@ struct Group<'a> {
 impl<'a> Sight<'a> {
     /// Takes what `rows` see at `index`.
     fn look(&mut self, work: &Work<'a>, rows: &[AttendRow], index: usize) {
-        self.index = index;
         self.seen.clear();
         self.groups.clear();
         for (i, row) in rows.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use engine::kernels::{Kernels, scalar};
-use engine::tensor::{Activations, Span};
+use engine::tensor::{Activations, PAGE_POSITIONS, Span};
 use proptest::prelude::*;
 
 /// The sets to hold against `scalar::table()`: plain scalar always, the others where the CPU has them.
@@ -59,4 +59,17 @@ pub(crate) fn spans() -> impl Strategy<Value = Vec<Span>> {
         let span = |&(first, end): &(usize, usize)| Span { first, end };
         spans.iter().map(span).collect()
     })
+}
+
+/// Keys `[head_dim][64]` and values `[64][head_dim]` with NaN in every slot that `seen` leaves out.
+pub(crate) fn hidden(keys: &[f32], page_values: &[f32], seen: Span) -> (Vec<f32>, Vec<f32>) {
+    let head_dim = keys.len() / PAGE_POSITIONS;
+    let (mut k, mut v) = (keys.to_vec(), page_values.to_vec());
+    for slot in (0..PAGE_POSITIONS).filter(|slot| !(seen.first..seen.end).contains(slot)) {
+        for key in k.iter_mut().skip(slot).step_by(PAGE_POSITIONS) {
+            *key = f32::NAN;
+        }
+        v[slot * head_dim..(slot + 1) * head_dim].fill(f32::NAN);
+    }
+    (k, v)
 }

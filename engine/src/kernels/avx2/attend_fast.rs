@@ -10,7 +10,8 @@ use std::mem::MaybeUninit;
 use super::LANES;
 use super::attend::softmax;
 use super::quantize::across;
-use crate::kernels::scalar::attend_fast::weight_factors;
+use crate::kernels::scalar::attend_fast::WEIGHT_LEVELS;
+use crate::kernels::scalar::quantize::factors;
 use crate::tensor::dtype::BLOCK;
 use crate::tensor::{PAGE_POSITIONS, PartialsMut, Quants, RoundedRows, Span};
 
@@ -215,7 +216,7 @@ fn round(
         slots = _mm256_add_epi32(slots, _mm256_set1_epi32(LANES as i32));
     }
     let greatest = across(greatest, |a, b| _mm_max_epu32(a, b));
-    let (inverse, scale) = weight_factors(greatest.cast_unsigned());
+    let (inverse, scale) = factors(greatest.cast_unsigned(), WEIGHT_LEVELS);
     if inverse == 0.0 {
         pairs.fill(0);
         return scale;

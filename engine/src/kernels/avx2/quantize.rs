@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::LANES;
-use crate::kernels::scalar::quantize::factors;
+use crate::kernels::scalar::quantize::{LEVELS, factors};
 use crate::tensor::Activations;
 use crate::tensor::dtype::BLOCK;
 
@@ -27,8 +27,8 @@ pub(super) fn quantize(x: &[f32], out: &mut Activations) {
             let bits = _mm256_and_si256(_mm256_castps_si256(*value), magnitude);
             greatest = _mm256_max_epu32(greatest, bits);
         }
-        let (inverse, scale) =
-            factors(across(greatest, |a, b| _mm_max_epu32(a, b)).cast_unsigned());
+        let greatest = across(greatest, |a, b| _mm_max_epu32(a, b));
+        let (inverse, scale) = factors(greatest.cast_unsigned(), LEVELS);
         out.scales[b] = scale;
         out.sums[b] = 0;
         if inverse == 0.0 {

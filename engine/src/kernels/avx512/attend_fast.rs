@@ -9,7 +9,8 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::attend::{LANES, LINE_BYTES, QUERIES_MAX, REGISTERS, slots, tile_of, weigh};
-use crate::kernels::scalar::attend_fast::weight_factors;
+use crate::kernels::scalar::attend_fast::WEIGHT_LEVELS;
+use crate::kernels::scalar::quantize::factors;
 use crate::tensor::dtype::BLOCK;
 use crate::tensor::packed::QUAD;
 use crate::tensor::{PAGE_POSITIONS, PartialsMut, Quants, RoundedRows, Span};
@@ -82,11 +83,20 @@ fn scores(
     scores: &mut [[f32; PAGE_POSITIONS]],
 ) {
     let blocks = k.scales.len() / PAGE_POSITIONS;
+    let head_dim = k.bytes.len() / PAGE_POSITIONS;
     let mut keys = MaybeUninit::uninit();
     for b in 0..blocks {
         fetch_scales(next, b * PAGE_POSITIONS);
+        let rows = Rows {
+            bytes: k.bytes,
+            start: b * BLOCK * PAGE_POSITIONS,
+            stride: PAGE_POSITIONS,
+            count: BLOCK.min(head_dim - b * BLOCK), // behind them queries have zeros
+            width: PAGE_POSITIONS,
+            flipped: i8::MIN,
+        };
         let mut block = KeyBlock {
-            keys: interleave_keys(k, b, &mut keys),
+            keys: rows.interleave(&mut keys),
             next,
             scales: in_order(widened(&k.scales[b * PAGE_POSITIONS..])),
             index: b,
@@ -178,39 +188,6 @@ impl KeyBlock<'_> {
     }
 }
 
-/// The keys of block `b`, positions interleaved. The loops are written out: no closure of these instructions is inlined
-/// into a function without.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn interleave_keys<'a>(
-    k: Quants<'_>,
-    b: usize,
-    room: &'a mut MaybeUninit<[Interleaved; BLOCK_QUADS]>,
-) -> &'a [Interleaved; BLOCK_QUADS] {
-    let last = (k.bytes.len() / PAGE_POSITIONS).min((b + 1) * BLOCK) - 1;
-    assert!((last + 1) * PAGE_POSITIONS <= k.bytes.len());
-    let flipped = _mm512_set1_epi8(i8::MIN);
-    for quad in 0..BLOCK_QUADS {
-        let mut rows = [_mm512_setzero_si512(); QUAD];
-        for (i, row) in rows.iter_mut().enumerate() {
-            // Behind the last dimension queries have zeros: any key will do.
-            let place = (b * BLOCK + quad * QUAD + i).min(last) * PAGE_POSITIONS;
-            // SAFETY: no row is behind the one asserted.
-            let keys = unsafe { _mm512_loadu_si512(k.bytes.as_ptr().add(place).cast()) };
-            *row = _mm512_xor_si512(keys, flipped);
-        }
-        // SAFETY: there is room for every quad.
-        unsafe {
-            room.as_mut_ptr()
-                .cast::<Interleaved>()
-                .add(quad)
-                .write(interleaved(rows));
-        }
-    }
-    // SAFETY: every quad was written.
-    unsafe { room.assume_init_ref() }
-}
-
 /// `out[m][head_dim]`, in the order of the dimensions.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -226,8 +203,16 @@ fn outputs(
         fetch_scales(next, b * PAGE_POSITIONS);
     }
     for first in (0..head_dim).step_by(STRIP) {
+        let rows = Rows {
+            bytes: v.bytes,
+            start: first,
+            stride: head_dim,
+            count: PAGE_POSITIONS,
+            width: STRIP.min(head_dim - first),
+            flipped: 0,
+        };
         let mut strip = Strip {
-            values: interleave_values(v, (first, head_dim), &mut values),
+            values: rows.interleave(&mut values),
             next,
             scales: strip_scales(v, first / BLOCK),
             first,
@@ -287,7 +272,7 @@ impl Strip<'_> {
                 products[r] = _mm512_maskz_mul_ps(mask, weights[r], scales[r]);
                 greatest = _mm512_max_epu32(greatest, _mm512_castps_si512(products[r]));
             }
-            let (inverse, scale) = weight_factors(_mm512_reduce_max_epu32(greatest));
+            let (inverse, scale) = factors(_mm512_reduce_max_epu32(greatest), WEIGHT_LEVELS);
             rounded.scales[b] = scale;
             let inverse = _mm512_set1_ps(inverse);
             let place = rounded.quads[b].as_mut_ptr();
@@ -352,34 +337,49 @@ impl Strip<'_> {
     }
 }
 
-/// The values of up to sixty-four dimensions from `first` on, dimensions interleaved.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn interleave_values<'a>(
-    v: Quants<'_>,
-    (first, head_dim): (usize, usize),
-    room: &'a mut MaybeUninit<[Interleaved; PAGE_QUADS]>,
-) -> &'a [Interleaved; PAGE_QUADS] {
-    let width = STRIP.min(head_dim - first);
-    let mask = u64::MAX.unbounded_shr((STRIP - width) as u32);
-    assert!((PAGE_POSITIONS - 1) * head_dim + first + width <= v.bytes.len());
-    for quad in 0..PAGE_QUADS {
-        let mut rows = [_mm512_setzero_si512(); QUAD];
-        for (i, row) in rows.iter_mut().enumerate() {
-            let place = (quad * QUAD + i) * head_dim + first;
-            // SAFETY: the mask has a bit for each byte of the row, which is no later than the one asserted.
-            *row = unsafe { _mm512_maskz_loadu_epi8(mask, v.bytes.as_ptr().add(place)) };
+/// Rows of up to sixty-four bytes.
+struct Rows<'a> {
+    bytes: &'a [i8],
+    /// Where the first begins.
+    start: usize,
+    stride: usize,
+    /// How many there are. The last stands for those behind it.
+    count: usize,
+    /// Bytes of a row; zeros stand behind them.
+    width: usize,
+    /// What every byte is to differ in.
+    flipped: i8,
+}
+
+impl Rows<'_> {
+    /// Interleaved by fours. The loops are written out: no closure of these instructions is inlined into a function
+    /// without.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    fn interleave<const QUADS: usize>(
+        self,
+        room: &mut MaybeUninit<[Interleaved; QUADS]>,
+    ) -> &[Interleaved; QUADS] {
+        let last = self.start + (self.count - 1) * self.stride;
+        assert!(last + self.width <= self.bytes.len());
+        let mask = u64::MAX.unbounded_shr((STRIP - self.width) as u32);
+        let flipped = _mm512_set1_epi8(self.flipped);
+        for quad in 0..QUADS {
+            let mut rows = [_mm512_setzero_si512(); QUAD];
+            for (i, row) in rows.iter_mut().enumerate() {
+                let place = (self.start + (quad * QUAD + i) * self.stride).min(last);
+                // SAFETY: the mask has a bit for each byte of the row, which is no later than the one asserted.
+                let bytes =
+                    unsafe { _mm512_maskz_loadu_epi8(mask, self.bytes.as_ptr().add(place)) };
+                *row = _mm512_xor_si512(bytes, flipped);
+            }
+            let place = room.as_mut_ptr().cast::<Interleaved>();
+            // SAFETY: there is room for every quad.
+            unsafe { place.add(quad).write(interleaved(rows)) };
         }
-        // SAFETY: there is room for every quad.
-        unsafe {
-            room.as_mut_ptr()
-                .cast::<Interleaved>()
-                .add(quad)
-                .write(interleaved(rows));
-        }
+        // SAFETY: every quad was written.
+        unsafe { room.assume_init_ref() }
     }
-    // SAFETY: every quad was written.
-    unsafe { room.assume_init_ref() }
 }
 
 /// The scales of the blocks from `first` on that a strip reaches into.

@@ -8,7 +8,7 @@
 use half::f16;
 
 use super::attend::weigh;
-use super::quantize::{INFINITY_BITS, SHIFT};
+use super::quantize::{SHIFT, factors};
 use crate::tensor::dtype::BLOCK;
 use crate::tensor::{PAGE_POSITIONS, PartialsMut, Quants, RoundedRows, Span};
 
@@ -46,7 +46,8 @@ pub(in crate::kernels) fn attend_fast(
             for (slot, &quant) in quants.iter().enumerate() {
                 let values = &v.bytes[slot * head_dim + b * BLOCK..][..out.len()];
                 for (dot, &value) in dots.iter_mut().zip(values) {
-                    *dot += i32::from(quant) * i32::from(value);
+                    // 64 products below 2^15: checked, the loop would not become vectors.
+                    *dot = dot.wrapping_add(i32::from(quant) * i32::from(value));
                 }
             }
             for (out, dot) in out.iter_mut().zip(dots) {
@@ -69,7 +70,8 @@ fn scores(k: Quants<'_>, query: RoundedRows<'_>) -> [f32; PAGE_POSITIONS] {
         let quants = &query.quants[b * BLOCK..];
         for (&quant, keys) in quants.iter().zip(keys.chunks_exact(PAGE_POSITIONS)) {
             for (dot, &key) in dots.iter_mut().zip(keys) {
-                *dot += i32::from(quant) * i32::from(key);
+                // 32 products of at most 2^14, as above.
+                *dot = dot.wrapping_add(i32::from(quant) * i32::from(key));
             }
         }
         for ((score, dot), scale) in scores.iter_mut().zip(dots).zip(scales) {
@@ -98,7 +100,7 @@ fn round_weights(
     }
     // None is negative, so that their bits are in the order of the numbers, and NaN is the greatest.
     let greatest = products.iter().map(|x| x.to_bits()).max().unwrap_or(0);
-    let (inverse, scale) = weight_factors(greatest);
+    let (inverse, scale) = factors(greatest, WEIGHT_LEVELS);
     let mut quants = [0; PAGE_POSITIONS];
     if inverse != 0.0 {
         for (quant, x) in quants.iter_mut().zip(products) {
@@ -106,19 +108,4 @@ fn round_weights(
         }
     }
     (quants, scale)
-}
-
-/// (255 / greatest, greatest / 255), from the bits of the greatest product; as the factors of inputs are.
-#[inline(always)]
-pub(in crate::kernels) fn weight_factors(greatest: u32) -> (f32, f32) {
-    if greatest >= INFINITY_BITS {
-        return (0.0, f32::NAN);
-    }
-    let greatest = f32::from_bits(greatest);
-    let inverse = WEIGHT_LEVELS / greatest;
-    if inverse.is_finite() {
-        (inverse, greatest / WEIGHT_LEVELS)
-    } else {
-        (0.0, 0.0)
-    }
 }

@@ -32,7 +32,7 @@ pub(in crate::kernels) fn quantize(x: &[f32], out: &mut Activations) {
 pub(crate) fn round_block(x: &[f32], quants: &mut [i8]) -> f32 {
     // Compared as integers, so that NaN is the greatest and no order of comparing matters.
     let greatest = x.iter().map(|x| x.abs().to_bits()).max().unwrap_or(0);
-    let (inverse, scale) = factors(greatest);
+    let (inverse, scale) = factors(greatest, LEVELS);
     if inverse == 0.0 {
         quants.fill(0);
     } else {
@@ -43,16 +43,16 @@ pub(crate) fn round_block(x: &[f32], quants: &mut [i8]) -> f32 {
     scale
 }
 
-/// (127 / greatest, greatest / 127) of a block, from the bits of its greatest magnitude.
+/// (levels / greatest, greatest / levels), from the bits of the greatest magnitude.
 #[inline(always)]
-pub(in crate::kernels) fn factors(greatest: u32) -> (f32, f32) {
+pub(in crate::kernels) fn factors(greatest: u32, levels: f32) -> (f32, f32) {
     if greatest >= INFINITY_BITS {
         return (0.0, f32::NAN);
     }
     let greatest = f32::from_bits(greatest);
-    let inverse = LEVELS / greatest;
+    let inverse = levels / greatest;
     if inverse.is_finite() {
-        (inverse, greatest / LEVELS)
+        (inverse, greatest / levels)
     } else {
         (0.0, 0.0)
     }
