@@ -72,7 +72,8 @@ impl Reader<'_> {
         let (cached, computed, length) = (answer.cached, answer.computed, answer.ids.len() as u64);
         check_usage(&answer.usage, [cached, computed, Some(length)], notes);
         check_whole(cached, computed, prompt.len() as u64, notes);
-        check_found(cached, self.reuse.limits(&request.session, prompt).0, notes);
+        let limit = self.reuse.limits(&request.session, prompt).0;
+        check_found(&request.id, cached, limit, notes);
         let barred = self.ready.as_ref().map_or(&[][..], |ready| &ready.barred);
         let chosen = answer
             .ids

@@ -130,7 +130,7 @@ impl Reader<'_> {
         check_usage(&primed.usage, [cached, computed, None], notes);
         check_whole(cached, computed, ids.len() as u64, notes);
         let limit = self.reuse.limits(name, ids).0;
-        check_found(cached, limit, notes);
+        check_found(name, cached, limit, notes);
         let held = self.reuse.computed(name, ids);
         copied.primed_t_ns = Some(t_ns);
         let of_turn = self.sums.computed.entry(0).or_insert(Some(0));
@@ -192,12 +192,12 @@ pub(super) fn check_whole(
     notes.same(Layer::Count, "cached + computed", &whole, &prompt_len);
 }
 
-/// No more was found than existed.
+/// No more was found of a request's prompt, or of a text, than existed.
 #[track_caller]
-pub(super) fn check_found(cached: Option<u64>, limit: u64, notes: &mut Notebook) {
+pub(super) fn check_found(of: &str, cached: Option<u64>, limit: u64, notes: &mut Notebook) {
     let cached = cached.unwrap_or(0);
     notes.check(Layer::Reuse, cached <= limit, || {
-        format!("cached is {cached}, beyond the oracle: {limit} matching positions existed")
+        format!("{of}: cached is {cached}, beyond the oracle: {limit} matching positions existed")
     });
     notes.recomputed("reuse limits", 1);
 }

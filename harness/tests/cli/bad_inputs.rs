@@ -53,7 +53,7 @@ fn each_has_its_exit_code_and_names_the_request() {
         breaks("is warm", &["the probe salted found"]),
         breaks(
             "finds what it never saw",
-            &["llama-server.agent-0.jsonl line 7", "beyond the oracle"],
+            &["a0-t0: cached is", "beyond the oracle"],
         ),
     ] {
         let stage = Stage::new();
