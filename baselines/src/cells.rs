@@ -219,5 +219,6 @@ fn line(
         prompt_sha256: ids_sha256(prompt),
         decode_max: cell.decode_max(),
         ignore_eos: true,
+        due_ns: None,
     }
 }

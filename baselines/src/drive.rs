@@ -1,28 +1,19 @@
-//! A session, driven: every agent's next turn is submitted as soon as its last one is answered, in the order declared.
+//! A session, driven: every agent's turn is submitted to our engine as soon as it may be.
 //!
-//! Not here: which ids a turn appends (`workloads::session`) or what becomes of the events (`recorder`).
+//! Not here: whose turn that is (`fleet`) or what becomes of the events (`recorder`).
 
-use std::collections::VecDeque;
 use std::io::Write;
+use std::time::Duration;
 
 use engine::Request;
-use workloads::envelope::{Order, Workload};
+use workloads::envelope::Workload;
 use workloads::session::SessionPlan;
-use workloads::trace::{Base, Body, ids_sha256};
+use workloads::trace::Body;
 
 use crate::arm::Quarantined;
+use crate::fleet::{Fleet, Next, PREFIX_NAME, request_name};
 use crate::recorder::Recorder;
 use crate::{Arm, Error};
-
-/// The name traces have for the text every agent begins with.
-pub(crate) const PREFIX_NAME: &str = "prefix";
-
-/// One agent: everything said so far, and the turn that comes next.
-#[derive(Clone)]
-struct Agent {
-    transcript: Vec<u32>,
-    turn: usize,
-}
 
 /// What is asked of an arm.
 pub(crate) struct Session {
@@ -32,11 +23,6 @@ pub(crate) struct Session {
     pub(crate) workload: Workload,
     /// All agents at once, where their order allows, else one request at a time.
     pub(crate) batched: bool,
-}
-
-/// The name traces have for the session of an agent.
-pub(crate) fn session_name(agent: usize) -> String {
-    format!("a{agent}")
 }
 
 /// One step of the arm, which has requests open; what finished, with its output.
@@ -56,74 +42,59 @@ pub(crate) fn step<W: Write>(
     Ok(finished)
 }
 
-/// The name traces have for a turn of an agent.
-pub(crate) fn request_name(agent: usize, turn: usize) -> String {
-    format!("a{agent}-t{turn}")
-}
-
 impl Session {
-    /// Drives every agent through every turn. Agents wait in one queue: who has been answered goes to its end, so that a
-    /// serial arm goes through the agents turn by turn, or stays at its head where one agent comes after the other.
+    /// Drives every agent through every turn.
     pub(crate) fn drive<W: Write>(
         &self,
         arm: &mut dyn Arm,
         recorder: &mut Recorder<'_, W>,
     ) -> Result<(), Error> {
-        let (agents_count, order) = (self.workload.agents, self.workload.order);
-        let prefix = self.plan.prefix();
-        recorder.say(Body::Text {
-            name: PREFIX_NAME.to_owned(),
-            ids: prefix.clone(),
-        })?;
-        let start = Agent {
-            transcript: prefix,
-            turn: 0,
-        };
-        let mut agents = vec![start; agents_count];
-        let mut ready: VecDeque<usize> = (0..agents_count).collect();
-        let together = self.batched && order == Order::Turns;
-        let open_requests_max = if together { agents_count } else { 1 };
+        let ids = self.plan.prefix();
+        let name = PREFIX_NAME.to_owned();
+        recorder.say(Body::Text { name, ids })?;
+        let (plan, workload) = (self.plan.clone(), self.workload.clone());
+        let mut fleet = Fleet::new(plan, workload, self.batched, recorder.now());
         loop {
-            while recorder.open_requests() < open_requests_max
-                && let Some(agent) = ready.pop_front()
-            {
-                self.submit(arm, agent, &mut agents[agent], recorder)?;
-            }
-            if recorder.open_requests() == 0 {
-                return Ok(());
+            let now_ns = recorder.now();
+            match fleet.next(now_ns) {
+                Next::Make(agent) => {
+                    self.submit(arm, agent, &mut fleet, recorder)?;
+                    continue;
+                }
+                Next::NotBefore(due_ns) if recorder.open_requests() == 0 => {
+                    std::thread::sleep(Duration::from_nanos(due_ns - now_ns));
+                    continue;
+                }
+                Next::Answer if recorder.open_requests() == 0 => return Ok(()),
+                Next::NotBefore(_) | Next::Answer => {}
             }
             for (number, ids) in step(arm, recorder)? {
-                let index = number as usize % agents_count;
-                let agent = &mut agents[index];
-                self.quarantine(arm, index, agent, recorder)?;
-                agent.transcript.extend(ids);
-                agent.turn += 1;
-                match order {
-                    _ if agent.turn == self.workload.turns => {}
-                    Order::Turns => ready.push_back(index),
-                    Order::Agents => ready.push_front(index),
-                }
+                let agent = fleet.agent_of(number as usize);
+                self.quarantine(arm, agent, &fleet, recorder)?;
+                fleet.answered(agent, &ids);
             }
         }
     }
 
-    /// Takes out the result that the turn just answered had appended, where the envelope says so; `agent` is as it asked.
+    /// Takes out the result that the turn just answered had appended, where the envelope says so.
     fn quarantine<W: Write>(
         &self,
         arm: &mut dyn Arm,
-        index: usize,
-        agent: &Agent,
+        agent: usize,
+        fleet: &Fleet,
         recorder: &mut Recorder<'_, W>,
     ) -> Result<(), Error> {
         let asked = self.workload.quarantine;
-        if asked.is_none_or(|asked| asked.turn != agent.turn || index >= asked.agents) {
+        let turn = fleet.turn(agent);
+        if asked.is_none_or(|asked| asked.turn != turn || agent >= asked.agents) {
             return Ok(());
         }
-        let end = agent.transcript.len();
+        let prompt = fleet.transcript(agent);
+        let end = prompt.len();
         let start = end - self.workload.result;
-        let Quarantined { pages, running } = arm.quarantine(&agent.transcript, start)?;
+        let Quarantined { pages, running } = arm.quarantine(prompt, start)?;
         recorder.say(Body::Quarantine {
-            request: request_name(index, agent.turn),
+            request: request_name(agent, turn),
             start,
             end,
             pages,
@@ -134,40 +105,20 @@ impl Session {
     fn submit<W: Write>(
         &self,
         arm: &mut dyn Arm,
-        index: usize,
-        agent: &mut Agent,
+        agent: usize,
+        fleet: &mut Fleet,
         recorder: &mut Recorder<'_, W>,
     ) -> Result<(), Error> {
-        let (turn, decode_max) = (agent.turn, self.workload.decode);
-        let keep = agent.transcript.len();
-        let append = self.plan.append(index, turn);
-        agent.transcript.extend(&append);
-        let number = (turn * self.workload.agents + index) as u64;
-        let line = Body::Request {
-            id: request_name(index, turn),
-            session: session_name(index),
-            agent: index,
-            turn,
-            worker: 0,
-            base: Some(match turn.checked_sub(1) {
-                None => Base::Text(PREFIX_NAME.to_owned()),
-                Some(before) => Base::Request(request_name(index, before)),
-            }),
-            keep,
-            append,
-            prompt_len: agent.transcript.len(),
-            prompt_sha256: ids_sha256(&agent.transcript),
-            decode_max,
-            ignore_eos: true,
-        };
+        let number = fleet.number(agent) as u64;
+        let line = fleet.make(agent);
         recorder.request(number, line)?;
         arm.submit(Request {
             id: number,
-            session: index as u64,
-            prompt: agent.transcript.clone(),
-            decode_max,
+            session: agent as u64,
+            prompt: fleet.transcript(agent).to_vec(),
+            decode_max: self.workload.decode,
             ignore_eos: true,
-            priority: (self.workload.agents - index) as i32, // agent 0's text is kept longest
+            priority: (self.workload.agents - agent) as i32, // agent 0's text is kept longest
             ..Request::default()
         })
     }

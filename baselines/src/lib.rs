@@ -18,6 +18,7 @@ mod drive;
 mod error;
 mod external;
 mod fits;
+mod fleet;
 mod mock;
 mod native;
 mod recorder;

@@ -13,7 +13,7 @@ use workloads::envelope::{self, KvDtype, ResolvedCells, Run};
 use workloads::trace::{KvNode, KvTombstone, Settings};
 
 use crate::arm::{Arm, Kv, Quarantined, Report};
-use crate::drive::session_name;
+use crate::fleet::session_name;
 use crate::{ArmJob, CellJob, Error};
 
 /// Prompt and answer of the warm-up: enough to run every kernel of both phases once.

@@ -57,6 +57,11 @@ impl<'a, W: Write> Recorder<'a, W> {
         }
     }
 
+    /// Nanoseconds since the trace began.
+    pub(crate) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
     /// Writes a line, stamped now.
     pub(crate) fn say(&mut self, body: Body) -> Result<(), Error> {
         self.say_at((self.clock)(), body)

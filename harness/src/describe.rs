@@ -60,7 +60,11 @@ pub fn words(shape: &Shape) -> String {
 pub fn words_of(envelope: &ResolvedEnvelope) -> String {
     let short = envelope.run.arm_turns.iter();
     let short = short.map(|(arm, &turns)| format!(", {arm} only {}", counted(turns, "turn")));
-    words(&envelope.workload.shape()) + &short.collect::<String>()
+    let workload = &envelope.workload;
+    let clocked = workload.arrivals.map(|it| format!(", {it}"));
+    let slo = workload.slo.map(|it| format!(", good within {it}"));
+    let more = short.chain(clocked).chain(slo);
+    words(&workload.shape()) + &more.collect::<String>()
 }
 
 fn write_text(shape: &Shape, counts: &[Counts], out: &mut dyn Write) -> Result<(), Error> {

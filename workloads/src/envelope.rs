@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::arrivals::{Arrivals, Objective};
 use crate::cells::CellWorkload;
 use crate::mock::Script;
 use crate::oracle::Shape;
@@ -136,6 +137,15 @@ pub struct Workload {
     /// A result that is taken out midway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
+    /// The model's own first id, with which the prefix begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bos_id: Option<u32>,
+    /// When requests are due; none where each comes as soon as its agent was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+    /// What an answer must keep to be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Objective>,
 }
 
 /// The `[run]` table as written.

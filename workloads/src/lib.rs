@@ -3,6 +3,7 @@
 //! Not here: anything that runs a model (`engine`, `baselines`), measures time, or verifies evidence (`audit`).
 
 pub mod arm;
+pub mod arrivals;
 pub mod cells;
 pub mod envelope;
 mod error;

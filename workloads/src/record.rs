@@ -157,6 +157,8 @@ pub struct ArmRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Vec<usize>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_instrument_limit: Option<bool>,
@@ -205,6 +207,19 @@ pub struct Latencies {
     pub ttft_ns: Distribution,
     pub tpot_ns: Option<Distribution>,
     pub e2e_ns: Distribution,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_ttft_ns: Option<Distribution>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_e2e_ns: Option<Distribution>,
+}
+
+/// How many requests kept the objective, of all that were due in all repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodput {
+    pub offered: u64,
+    pub good: u64,
+    pub good_per_s: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -95,7 +95,11 @@ impl SessionPlan {
 
     /// The prefix every agent starts with.
     pub fn prefix(&self) -> Vec<u32> {
-        self.ids.prefix(self.workload.prefix)
+        let mut ids = self.ids.prefix(self.workload.prefix);
+        if let (Some(first), Some(bos_id)) = (ids.first_mut(), self.workload.bos_id) {
+            *first = bos_id;
+        }
+        ids
     }
 
     /// What `agent` appends at `turn` to its prompt and answer so far: nothing at turn 0, then a result.

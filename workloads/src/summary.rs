@@ -10,6 +10,7 @@ use crate::statistics::spread::{Distribution, outliers};
 use crate::trace::{Line, ids_sha256, sha256_hex};
 use crate::{Error, arm, oracle, statistics};
 
+mod clocked;
 mod compare;
 mod read;
 mod score;
@@ -87,11 +88,15 @@ pub fn summarise(envelope: &ResolvedEnvelope, traces: &[ArmTrace<'_>]) -> Result
     let mut arms = BTreeMap::new();
     for name in &envelope.run.arms {
         let arm = arm::named(name)?;
-        let record = if arm.is_server() {
+        let mut record = if arm.is_server() {
             server::record(envelope, arm, &repetitions(envelope, name, &answered)?)?
         } else {
             our_record(envelope, arm, &repetitions(envelope, name, &readings)?)?
         };
+        if record.error.is_none() {
+            let own: Vec<_> = traces.iter().filter(|it| it.arm == name).collect();
+            clocked::fill(&mut record, &own, envelope.workload.slo.as_ref());
+        }
         arms.insert(name.clone(), record);
     }
     let identity = compare::identity(envelope, &arms, &readings);
@@ -236,6 +241,7 @@ fn unfilled(
         logits_sha256: None,
         samples,
         latencies: None,
+        goodput: None,
         outliers: None,
         at_instrument_limit: None, // the instrument is no part of the traces
         server: None,
@@ -265,17 +271,15 @@ fn latencies(times: impl Iterator<Item = Option<Times>>) -> Option<Latencies> {
     for it in times {
         let it = it?;
         firsts.push(it.first_ns);
-        gaps.extend(
-            it.last_ns
-                .saturating_sub(it.first_ns)
-                .checked_div(it.further_tokens),
-        );
+        gaps.extend(it.gap_ns());
         lasts.push(it.last_ns);
     }
     Some(Latencies {
         ttft_ns: Distribution::new(firsts)?,
         tpot_ns: Distribution::new(gaps),
         e2e_ns: Distribution::new(lasts)?,
+        scheduled_ttft_ns: None,
+        scheduled_e2e_ns: None,
     })
 }
 

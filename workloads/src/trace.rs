@@ -146,6 +146,8 @@ pub enum Body {
         prompt_sha256: String,
         decode_max: usize,
         ignore_eos: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        due_ns: Option<u64>,
     },
     Prefix {
         request: String,

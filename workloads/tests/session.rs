@@ -86,3 +86,16 @@ fn ordinary_ids_that_begin_beyond_what_an_audit_tries_are_refused() {
     let refused = plan(1 << 16).unwrap_err().to_string();
     assert!(refused.contains("begin at 65536"), "{refused}");
 }
+
+#[test]
+fn a_text_may_begin_with_the_models_own_first_id_and_keeps_its_other_ids() {
+    let plain = SessionPlan::new(&workload(3, 1), 17..500).unwrap();
+    let opened = Workload {
+        bos_id: Some(1),
+        ..workload(3, 1)
+    };
+    let opened = SessionPlan::new(&opened, 17..500).unwrap();
+    assert_eq!(opened.prefix()[0], 1);
+    assert_eq!(opened.prefix()[1..], plain.prefix()[1..]);
+    assert_eq!(opened.append(2, 1), plain.append(2, 1));
+}

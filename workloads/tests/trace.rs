@@ -17,6 +17,7 @@ fn request(base: Option<Base>) -> Body {
         prompt_sha256: ids_sha256(&[1, 2, 5]),
         decode_max: 4,
         ignore_eos: true,
+        due_ns: None,
     }
 }
 

@@ -1,19 +1,18 @@
-//! A session, played to a server: each agent's next turn is sent as soon as its last one is answered.
+//! A session, played to a server: each agent's turn is sent as soon as it may be.
 //!
 //! As `drive` does with our engine, over the wire, in one thread, so that the client takes little from the cores it shares
-//! with the server. Not here: starting the server (`process`) or what is said to it (`protocol`).
+//! with the server. Not here: whose turn it is (`fleet`), starting the server (`process`) or what is said to it (`protocol`).
 
-use std::collections::VecDeque;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::Method;
-use workloads::envelope::{Order, Workload};
+use workloads::envelope::Workload;
 use workloads::session::SessionPlan;
+use workloads::trace::Body;
 use workloads::trace::server::{Answer, Prime, Primed, Slot};
-use workloads::trace::{Base, Body, ids_sha256};
 
 use super::answer::Completed;
 use super::client::{Prepared, complete, text};
@@ -23,7 +22,7 @@ use super::protocol::Ask;
 use super::protocol::llama;
 use super::{Host, Trace, WHOLE};
 use crate::Error;
-use crate::drive::{PREFIX_NAME, request_name, session_name};
+use crate::fleet::{Fleet, Next, PREFIX_NAME, request_name};
 
 /// Between two looks at whether the server still runs and anyone still waits.
 const LOOK: Duration = Duration::from_millis(100);
@@ -47,12 +46,6 @@ pub(super) struct Totals {
     pub(super) computed_tokens: Option<u64>,
     pub(super) decode_tokens: u64,
     pub(super) wall_ns: u64,
-}
-
-/// One agent: everything said so far, and the turn that comes next.
-struct Agent {
-    transcript: Vec<u32>,
-    turn: usize,
 }
 
 /// A request that was answered or was not.
@@ -85,7 +78,7 @@ impl Play<'_> {
             self.copy_prefix(server, &prefix, trace, &mut totals)
                 .await?;
         }
-        let end_ns = self.turns(server, &prefix, trace, &mut totals).await?;
+        let end_ns = self.turns(server, trace, &mut totals).await?;
         totals.wall_ns = end_ns.saturating_sub(start_ns.max(trace.first_sent_ns));
         Ok(totals)
     }
@@ -143,46 +136,34 @@ impl Play<'_> {
     async fn turns<W: Write>(
         &self,
         server: &mut Started,
-        prefix: &[u32],
         trace: &mut Trace<'_, W>,
         totals: &mut Totals,
     ) -> Result<u64, Error> {
-        let agent = || Agent {
-            transcript: prefix.to_vec(),
-            turn: 0,
-        };
-        let mut agents: Vec<Agent> = (0..self.workload.agents).map(|_| agent()).collect();
-        let mut ready: VecDeque<usize> = (0..agents.len()).collect();
-        let together = self.batched && self.workload.order == Order::Turns;
-        let open_max = if together { agents.len() } else { 1 };
+        let (plan, workload) = (self.plan.clone(), self.workload.clone());
+        let mut fleet = Fleet::new(plan, workload, self.batched, trace.now());
         let mut flights = FuturesUnordered::new();
         let mut end_ns = 0;
         loop {
-            while flights.len() < open_max
-                && let Some(index) = ready.pop_front()
-            {
-                flights.push(self.submit(
-                    server.address,
-                    index,
-                    &mut agents[index],
-                    (trace, totals),
-                )?);
-            }
+            let now_ns = trace.now();
+            let wait = match fleet.next(now_ns) {
+                Next::Make(agent) => {
+                    let address = server.address;
+                    flights.push(self.submit(address, agent, &mut fleet, (trace, totals))?);
+                    continue;
+                }
+                Next::NotBefore(due_ns) => Duration::from_nanos(due_ns - now_ns).min(LOOK),
+                Next::Answer if flights.is_empty() => return Ok(end_ns),
+                Next::Answer => LOOK,
+            };
             if flights.is_empty() {
-                return Ok(end_ns);
-            }
-            let Ok(landed) = tokio::time::timeout(LOOK, flights.next()).await else {
+                tokio::time::sleep(wait).await;
                 self.still_there(server)?;
                 continue;
-            };
-            let Some(landed) = landed else { continue };
-            let index = landed.agent;
-            end_ns = land(landed, &mut agents[index], server, (trace, totals))?;
-            let agent = &agents[index];
-            match self.workload.order {
-                _ if agent.turn == self.workload.turns => {}
-                Order::Turns => ready.push_back(index),
-                Order::Agents => ready.push_front(index),
+            }
+            match tokio::time::timeout(wait, flights.next()).await {
+                Ok(Some(landed)) => end_ns = land(landed, &mut fleet, server, (trace, totals))?,
+                Ok(None) => {}
+                Err(_) => self.still_there(server)?,
             }
         }
     }
@@ -203,47 +184,27 @@ impl Play<'_> {
     fn submit<W: Write>(
         &self,
         address: SocketAddr,
-        index: usize,
-        agent: &mut Agent,
+        agent: usize,
+        fleet: &mut Fleet,
         (trace, totals): (&mut Trace<'_, W>, &mut Totals),
     ) -> Result<impl Future<Output = Landed> + use<'_, W>, Error> {
-        let (turn, decode_max) = (agent.turn, self.workload.decode);
-        let keep = agent.transcript.len();
-        let append = self.plan.append(index, turn);
-        agent.transcript.extend(&append);
-        let base = match turn.checked_sub(1) {
-            None => Base::Text(PREFIX_NAME.to_owned()),
-            Some(before) => Base::Request(request_name(index, before)),
-        };
+        let line = fleet.make(agent);
         let ask = Ask {
-            ids: &agent.transcript,
+            ids: fleet.transcript(agent),
             text: None,
-            decode: decode_max,
-            slot: index,
+            decode: self.workload.decode,
+            slot: agent,
         };
         let prepared = Prepared::new(&WHOLE, &ask)?;
         totals.requests += 1;
-        totals.prompt_tokens += agent.transcript.len() as u64;
-        let start_ns = trace.sent(Body::Request {
-            id: request_name(index, turn),
-            session: session_name(index),
-            agent: index,
-            turn,
-            worker: 0,
-            base: Some(base),
-            keep,
-            append,
-            prompt_len: agent.transcript.len(),
-            prompt_sha256: ids_sha256(&agent.transcript),
-            decode_max,
-            ignore_eos: true,
-        })?;
+        totals.prompt_tokens += ask.ids.len() as u64;
+        let start_ns = trace.sent(line)?;
         let (limit_s, clock) = (self.limit_s, self.host.clock);
         let endpoint = Endpoint::from(address);
         Ok(async move {
             let outcome = complete(&endpoint, &WHOLE, &prepared, limit_s, clock).await;
             Landed {
-                agent: index,
+                agent,
                 start_ns,
                 prepared,
                 outcome,
@@ -255,11 +216,11 @@ impl Play<'_> {
 /// Writes an answer and takes it into the agent's transcript; when it was there.
 fn land<W: Write>(
     landed: Landed,
-    agent: &mut Agent,
+    fleet: &mut Fleet,
     server: &mut Started,
     (trace, totals): (&mut Trace<'_, W>, &mut Totals),
 ) -> Result<u64, Error> {
-    let name = request_name(landed.agent, agent.turn);
+    let name = request_name(landed.agent, fleet.turn(landed.agent));
     let completed = landed.outcome.map_err(|error| {
         // A server that died says more than a connection that broke.
         std::thread::sleep(LOOK);
@@ -275,8 +236,7 @@ fn land<W: Write>(
         told,
         ..
     } = completed;
-    agent.transcript.extend(&ids);
-    agent.turn += 1;
+    fleet.answered(landed.agent, &ids);
     add(&mut totals.cached_tokens, told.cached);
     add(&mut totals.computed_tokens, told.computed);
     totals.decode_tokens += ids.len() as u64;

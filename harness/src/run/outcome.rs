@@ -138,6 +138,13 @@ impl Outcome<'_> {
             let legend = spread::latencies_legend(record);
             writeln!(out, "{}\n{legend}\n", table.render())?;
         }
+        if let Some(table) = spread::goodput_table(record) {
+            writeln!(
+                out,
+                "{}\ngood: answered within the objective from when it was due; of all that were due, answered or not.\n",
+                table.render()
+            )?;
+        }
         for (name, arm) in &record.arms {
             if let Some(note) = &arm.note {
                 writeln!(out, "{name}: {note}")?;

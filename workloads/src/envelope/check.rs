@@ -6,9 +6,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload, kv};
-use crate::Error;
 use crate::arm::MOCK;
 use crate::mock::Script;
+use crate::{Error, arrivals};
 
 /// One trace holds every request of every agent; a thousand sessions are a fleet, not a session.
 const AGENTS: RangeInclusive<usize> = 1..=1024;
@@ -138,6 +138,7 @@ pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal
         return Err(Refusal::new("workload.workers", workload.workers, wanted));
     }
     kv::check_quarantine(workload, run)?;
+    arrivals::check(workload, run)?;
     fewer_turns(workload.turns, run)
 }
 

@@ -106,6 +106,7 @@ impl Compared<'_> {
         let (arm, base) = (completed(name)?, completed(denominator)?);
         let withheld = self
             .diverged()
+            .or_else(|| self.clocked())
             .or_else(|| self.unequal_turns(name, denominator))
             .or_else(|| is_server(denominator).then(|| unscored(denominator, base))?);
         let mut record = RatioRecord {
@@ -152,6 +153,12 @@ impl Compared<'_> {
             "answers differ: {}-{}, agent {}, turn {}, {what}",
             at.arm, at.rep, at.agent, at.turn
         ))
+    }
+
+    /// Why times say little of requests that did not come as fast as they were answered.
+    fn clocked(&self) -> Option<String> {
+        let arrivals = self.envelope.workload.arrivals;
+        arrivals.map(|_| "requests come by the clock".to_owned())
     }
 
     fn turns(&self, arm: &str) -> usize {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::ArmTrace;
 use crate::oracle::Counts;
 use crate::record::{EffectiveRecord, Sample};
-use crate::trace::{Body, Line};
+use crate::trace::{Body, Line, server};
 use crate::{Error, arm};
 
 /// What one request answered.
@@ -25,14 +25,37 @@ pub(super) struct Times {
     pub(super) further_tokens: u64,
 }
 
+impl Times {
+    /// Of tokens that came one by one; `None` without any.
+    pub(super) fn of_tokens(token_t_ns: &[u64]) -> Option<Self> {
+        Some(Self {
+            first_ns: *token_t_ns.first()?,
+            last_ns: *token_t_ns.last()?,
+            further_tokens: token_t_ns.len() as u64 - 1,
+        })
+    }
+
+    /// The first piece and the last; tokens of the first came together, so the time to the last is that of the others.
+    pub(super) fn of_pieces(answer: &server::Answer) -> Option<Self> {
+        let further = answer.chunk_tokens.get(1..)?;
+        Some(Self {
+            first_ns: *answer.chunk_t_ns.first()?,
+            last_ns: *answer.chunk_t_ns.last()?,
+            further_tokens: further.iter().map(|&tokens| tokens as u64).sum(),
+        })
+    }
+
+    /// The mean time of each token after the first; `None` where there is no other.
+    pub(super) fn gap_ns(&self) -> Option<u64> {
+        let decode_ns = self.last_ns.saturating_sub(self.first_ns);
+        decode_ns.checked_div(self.further_tokens)
+    }
+}
+
 impl Answer {
     /// `None` without a token.
     pub(super) fn times(&self) -> Option<Times> {
-        Some(Times {
-            first_ns: *self.token_t_ns.first()?,
-            last_ns: *self.token_t_ns.last()?,
-            further_tokens: self.token_t_ns.len() as u64 - 1,
-        })
+        Times::of_tokens(&self.token_t_ns)
     }
 
     /// `None` if equal, `Some(None)` if only the logits differ, else the first differing token.

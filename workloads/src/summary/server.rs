@@ -162,16 +162,6 @@ fn sample(rep: usize, load_ns: u64, end: &EndServer) -> Sample {
     }
 }
 
-/// Its first piece and its last; tokens of the first came together, so the time to the last is that of the others.
-fn times(answer: &Answer) -> Option<Times> {
-    let further = answer.chunk_tokens.get(1..)?;
-    Some(Times {
-        first_ns: *answer.chunk_t_ns.first()?,
-        last_ns: *answer.chunk_t_ns.last()?,
-        further_tokens: further.iter().map(|&tokens| tokens as u64).sum(),
-    })
-}
-
 /// The record of an arm that another engine answers.
 pub(super) fn record(
     envelope: &ResolvedEnvelope,
@@ -205,7 +195,7 @@ pub(super) fn record(
         record.output_sha256 = self::agreed(own.iter().map(|it| Some(it.output_sha256())));
         fill_common(&mut record);
         let answers = own.iter().flat_map(|it| it.answers.values());
-        record.latencies = latencies(answers.map(|answer| times(answer)));
+        record.latencies = latencies(answers.map(|answer| Times::of_pieces(answer)));
     }
     Ok(record)
 }

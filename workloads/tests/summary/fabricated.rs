@@ -74,6 +74,7 @@ pub(crate) fn request(agent: usize, turn: usize) -> Body {
         prompt_sha256: String::new(),
         decode_max: 2,
         ignore_eos: true,
+        due_ns: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Summaries of our own arms: figures, ratios, identity, and what cannot be summarised.
 
 use workloads::arm::named;
+use workloads::arrivals::{Arrivals, Objective, Process};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::oracle::counts;
 use workloads::trace::{Body, ids_sha256, sha256_hex};
@@ -327,4 +328,87 @@ fn times_of_requests_are_those_of_their_tokens_over_all_repetitions() {
     let (tpot, e2e) = (times.tpot_ns.as_ref().unwrap(), &times.e2e_ns);
     let medians = [times.ttft_ns.p50(), tpot.p50(), e2e.p50()];
     assert_eq!((e2e.count, medians), (60, [Some(10), Some(21), Some(31)]));
+}
+
+/// `fused` twice, its requests due 100 ns before they were made, but for one that was due a second before.
+fn clocked(slo: Objective) -> (ResolvedEnvelope, Vec<Fabricated>) {
+    let mut envelope = envelope(&["fused"], 2);
+    envelope.workload.arrivals = Some(Arrivals {
+        process: Process::Constant,
+        interval_us: 1,
+    });
+    envelope.workload.slo = Some(slo);
+    let mut traces: Vec<Fabricated> = (0..2)
+        .map(|rep| fabricate(&envelope, "fused", rep, 1000))
+        .collect();
+    for trace in &mut traces {
+        for (place, line) in trace.lines.iter_mut().enumerate() {
+            line.t_ns = 1_000_000_000 + 1000 * place as u64;
+            if let Body::Request { id, due_ns, .. } = &mut line.body {
+                let late = if id == "a1-t2" { 1_000_000_000 } else { 100 };
+                *due_ns = Some(line.t_ns - late);
+            }
+        }
+    }
+    (envelope, traces)
+}
+
+#[test]
+fn requests_by_the_clock_have_their_times_from_when_they_were_due_and_no_ratio_of_walls() {
+    let (envelope, traces) = clocked(Objective {
+        e2e_ms: Some(10),
+        ..Objective::default()
+    });
+    let found = summary(&envelope, &traces).unwrap();
+    let arm = &found.arms["fused"];
+    let latencies = arm.latencies.as_ref().unwrap();
+    let nearest = |of: &workloads::statistics::spread::Distribution| {
+        (of.count, of.percentiles["p50"].nearest)
+    };
+    assert_eq!(nearest(&latencies.e2e_ns), (24, 2));
+    assert_eq!(
+        nearest(latencies.scheduled_e2e_ns.as_ref().unwrap()),
+        (24, 102)
+    );
+    assert_eq!(
+        nearest(latencies.scheduled_ttft_ns.as_ref().unwrap()),
+        (24, 101)
+    );
+    let goodput = arm.goodput.as_ref().unwrap();
+    assert_eq!((goodput.offered, goodput.good), (24, 22));
+    // Each repetition from 100 ns before the second line to the finish of the twelfth request, 35 lines on.
+    assert_eq!(
+        goodput.good_per_s,
+        Some(workloads::statistics::round6(22e9 / (2.0 * 35_100.0)))
+    );
+}
+
+#[test]
+fn an_answer_of_one_token_keeps_no_objective_of_time_per_token() {
+    let (envelope, mut traces) = clocked(Objective {
+        tpot_ms: Some(1000),
+        ..Objective::default()
+    });
+    let all = summary(&envelope, &traces).unwrap().arms["fused"]
+        .goodput
+        .clone();
+    assert_eq!(all.unwrap().good, 24);
+    for trace in &mut traces {
+        for line in &mut trace.lines {
+            if let Body::Finish {
+                request,
+                token_t_ns,
+                ..
+            } = &mut line.body
+                && request == "a0-t0"
+            {
+                token_t_ns.truncate(1);
+            }
+        }
+    }
+    let found = summary(&envelope, &traces).unwrap().arms["fused"]
+        .goodput
+        .clone();
+    let goodput = found.unwrap();
+    assert_eq!((goodput.offered, goodput.good), (24, 22));
 }

@@ -23,6 +23,13 @@ pub(super) fn latencies_table(record: &RunRecord) -> Option<Table> {
     let header: Vec<String> = header
         .into_iter()
         .chain(tails.iter().map(|name| format!("E2E {name}")))
+        .chain(clocked(record).then(|| "scheduled E2E p50".to_owned()))
+        .chain(
+            tails
+                .iter()
+                .filter(|_| clocked(record))
+                .map(|name| format!("scheduled E2E {name}")),
+        )
         .collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let mut table = Table::new(&header);
@@ -40,9 +47,44 @@ pub(super) fn latencies_table(record: &RunRecord) -> Option<Table> {
             shown(Some(&it.e2e_ns), "p50"),
         ];
         let rest = tails.iter().map(|name| shown(Some(&it.e2e_ns), name));
-        table.row(first.into_iter().chain(rest));
+        let scheduled = ["p50"]
+            .into_iter()
+            .chain(tails.iter().map(|name| name.as_str()))
+            .filter(|_| clocked(record))
+            .map(|name| shown(it.scheduled_e2e_ns.as_ref(), name));
+        table.row(first.into_iter().chain(rest).chain(scheduled));
     }
     Some(table)
+}
+
+/// Whether requests came by the clock.
+fn clocked(record: &RunRecord) -> bool {
+    let mut latencies = record
+        .arms
+        .values()
+        .filter_map(|arm| arm.latencies.as_ref());
+    latencies.any(|it| it.scheduled_e2e_ns.is_some())
+}
+
+/// How many requests kept the objective, by arm; nothing without one.
+pub(super) fn goodput_table(record: &RunRecord) -> Option<Table> {
+    let mut table = Table::new(&["arm", "offered", "good", "share", "good/s"]);
+    let mut any = false;
+    for name in workloads::arm::every_name() {
+        let Some(goodput) = record.arms.get(name).and_then(|arm| arm.goodput.as_ref()) else {
+            continue;
+        };
+        any = true;
+        let share = goodput.good as f64 / goodput.offered.max(1) as f64;
+        table.row([
+            name.to_owned(),
+            goodput.offered.to_string(),
+            goodput.good.to_string(),
+            format!("{:.1} %", share * 100.0),
+            or_dash(goodput.good_per_s.as_ref(), |x| format!("{x:.3}")),
+        ]);
+    }
+    any.then_some(table)
 }
 
 /// What the columns mean, and which percentiles so few requests do not allow.
@@ -60,9 +102,14 @@ pub(super) fn latencies_legend(record: &RunRecord) -> String {
     } else {
         format!("\nMore takes more requests: {}.", missing.join(", "))
     };
+    let scheduled = if clocked(record) {
+        "\nScheduled: from when a request was due, so that waiting for an arm that is busy counts."
+    } else {
+        ""
+    };
     format!(
         "per request, all repetitions together: until the first token, between tokens (the mean of a request), \
-         until\nthe last. Percentiles are samples (nearest rank).{more}"
+         until\nthe last. Percentiles are samples (nearest rank).{scheduled}{more}"
     )
 }
 
