@@ -10,10 +10,13 @@ use crate::line::End;
 use crate::oracle::is_served;
 use crate::server::ServerTrace;
 use crate::server::score::ScoreTrace;
-use crate::trace::Trace;
+use crate::trace::{Output, Trace};
 
 /// All traces of ours, by `<arm>-<rep>`.
 pub(crate) type Traces = BTreeMap<String, Trace>;
+
+/// What one trace answered, by (agent, turn).
+pub(crate) type Outputs = BTreeMap<(u64, u64), Output>;
 
 /// All traces of other engines, by file name without ending, and what scored them by the same name.
 #[derive(Default)]
@@ -73,11 +76,15 @@ impl<'a> Arms<'a> {
         }
     }
 
+    /// What each repetition of an arm answered, whoever did.
+    pub(crate) fn outputs(&self, arm: &str) -> impl Iterator<Item = &'a Outputs> {
+        let ours = self.traces(arm).map(|trace| &trace.outputs);
+        ours.chain(self.served(arm).map(|(trace, _)| &trace.outputs))
+    }
+
     /// When the requests of all repetitions had their tokens.
     pub(crate) fn times(&self, arm: &str) -> Vec<Times> {
-        let ours = self.traces(arm).map(|trace| &trace.outputs);
-        let outputs = ours.chain(self.served(arm).map(|(trace, _)| &trace.outputs));
-        outputs
+        self.outputs(arm)
             .flat_map(|it| it.values().map(|it| it.times))
             .collect()
     }

@@ -169,7 +169,7 @@ impl<'a> CellDemands<'a> {
         let stated = (self.texts, ids.len() as u64);
         let what = "texts stated, and ids of the shared text";
         notes.same(Layer::Prompt, what, &stated, &(1, self.cell.shared));
-        let given = self.seeded.is_prefix(ids);
+        let given = self.seeded.is_prefix(ids, 0);
         check_seeded(given, ids.len(), notes);
     }
 
@@ -181,6 +181,9 @@ impl<'a> CellDemands<'a> {
         notes: &mut Notebook,
     ) {
         let (cell, Request { agent, turn, .. }) = (self.cell, request);
+        notes.check(Layer::Format, request.due_ns.is_none(), || {
+            "due_ns: requests of cells do not come by the clock".to_owned()
+        });
         let declared = *agent < cell.agents && *turn < cell.turns();
         notes.check(Layer::Prompt, declared, || {
             format!("agent {agent}, turn {turn} lies outside the declared cell")

@@ -11,7 +11,7 @@ use crate::trace::{Counters, Cut};
 
 /// The demands of one workload on one trace.
 pub(crate) enum Demands<'a> {
-    Session(Session),
+    Session(Box<Session>),
     Cell(CellDemands<'a>),
 }
 
@@ -23,16 +23,18 @@ impl Demands<'_> {
         }
     }
 
-    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request.
+    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request; `clock` are
+    /// `t_ns` of the line before and its own.
     pub(crate) fn request(
         &mut self,
         request: &Request,
         base_len: u64,
         base_of: Option<(u64, u64)>,
+        clock: (u64, u64),
         notes: &mut Notebook,
     ) {
         match self {
-            Self::Session(session) => session.request(request, base_len, base_of, notes),
+            Self::Session(session) => session.request(request, base_len, base_of, clock, notes),
             Self::Cell(cell) => cell.request(request, base_len, base_of, notes),
         }
     }

@@ -14,6 +14,12 @@ use crate::oracle::{self, is_served};
 /// Repetitions of one arm an auditor is ready to look for.
 const MAX_REPS: u64 = 1_000;
 
+/// The longest mean gap between requests that come by the clock, and the longest objective.
+const MAX_INTERVAL_US: u64 = 600_000_000;
+const MAX_SLO_MS: u64 = 7_200_000;
+/// Requests that come by the clock an auditor is ready to follow.
+const MAX_DUE: u64 = 1 << 20;
+
 /// Which pages go first when room is needed.
 const EVICTIONS: [&str; 5] = ["lru", "lfu", "fifo", "priority", "cost"];
 /// What keys and values are kept as.
@@ -87,6 +93,41 @@ pub(crate) struct Workload {
     pub(crate) order: String,
     #[serde(default, deserialize_with = "stated")]
     pub(crate) quarantine: Option<Quarantine>,
+    /// What the text begins with, in place of the first id drawn.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) bos_id: Option<u32>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) arrivals: Option<Arrivals>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) slo: Option<Slo>,
+}
+
+/// Requests come by the clock, whatever became of those before.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arrivals {
+    process: String,
+    pub(crate) interval_us: u64,
+}
+
+impl Arrivals {
+    /// Whether gaps are drawn from the seed; else all are the interval.
+    pub(crate) fn are_drawn(&self) -> bool {
+        self.process == "poisson"
+    }
+}
+
+/// What an answer must keep to be good, in milliseconds, each where it says anything.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
+pub(crate) struct Slo {
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) ttft_ms: Option<u64>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) tpot_ms: Option<u64>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) e2e_ms: Option<u64>,
 }
 
 /// The result read at turn k is taken out of the cache when that turn is over, of the first so many agents.
@@ -240,6 +281,8 @@ impl Work for Workload {
             format!("workload.quarantine is {asked}: a result is read at a turn from 1 on, a turn follows, and no agent is without a cache")
         });
         self.check_served(run, evidence, notes);
+        self.check_arrivals(notes);
+        self.check_slo(run, notes);
     }
 }
 
@@ -264,6 +307,64 @@ impl Workload {
         let alone = any && run.arms.iter().all(served);
         notes.check(Layer::Format, !alone, || {
             "run.arms: other engines stand beside an arm of ours, and there is none".to_owned()
+        });
+    }
+
+    /// A clock that requests can come by.
+    fn check_arrivals(&self, notes: &mut Notebook) {
+        let Some(arrivals) = &self.arrivals else {
+            return;
+        };
+        let process = arrivals.process.as_str();
+        let known = ["constant", "poisson"].contains(&process);
+        notes.check(Layer::Format, known, || {
+            let process = quote(process);
+            format!("workload.arrivals.process is {process}, expected constant or poisson")
+        });
+        let interval_us = arrivals.interval_us;
+        let fits = (1..=MAX_INTERVAL_US).contains(&interval_us);
+        notes.check(Layer::Format, fits, || {
+            format!(
+                "workload.arrivals.interval_us is {interval_us}, expected 1 to {MAX_INTERVAL_US}"
+            )
+        });
+        notes.check(Layer::Format, self.order != "agents", || {
+            "workload.arrivals: where agents come one by one nothing comes by the clock".to_owned()
+        });
+        let requests = self.agents.saturating_mul(self.turns);
+        notes.check(Layer::Format, requests <= MAX_DUE, || {
+            format!("workload.arrivals: {requests} requests, beyond the limit of {MAX_DUE}")
+        });
+    }
+
+    /// An objective of something, that answers which come by the clock and token by token can keep.
+    fn check_slo(&self, run: &Plan, notes: &mut Notebook) {
+        let Some(slo) = &self.slo else {
+            return;
+        };
+        for (name, value) in [
+            ("workload.slo.ttft_ms", slo.ttft_ms),
+            ("workload.slo.tpot_ms", slo.tpot_ms),
+            ("workload.slo.e2e_ms", slo.e2e_ms),
+        ] {
+            let fits = value.is_none_or(|value| (1..=MAX_SLO_MS).contains(&value));
+            notes.check(Layer::Format, fits, || {
+                format!("{name} is {value:?}, expected 1 to {MAX_SLO_MS}")
+            });
+        }
+        let by_token = slo.ttft_ms.or(slo.tpot_ms);
+        let says = by_token.or(slo.e2e_ms).is_some();
+        notes.check(Layer::Format, says, || {
+            "workload.slo says nothing: one of ttft_ms, tpot_ms and e2e_ms is stated".to_owned()
+        });
+        notes.check(Layer::Format, self.arrivals.is_some(), || {
+            "workload.slo is counted from when requests are due: workload.arrivals are missing"
+                .to_owned()
+        });
+        let whole = run.arms.iter().any(|arm| is_served(arm));
+        notes.check(Layer::Format, by_token.is_none() || !whole, || {
+            "workload.slo: answers of other engines come whole, and ttft_ms and tpot_ms are not for them"
+                .to_owned()
         });
     }
 

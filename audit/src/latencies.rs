@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arms::Arms;
 use crate::figures::keys;
+use crate::goodput;
 use crate::notebook::{Layer, Notebook};
 use crate::record::Record;
 use crate::statistics::rounded;
@@ -28,6 +29,7 @@ const UNMEASURED: &str = "how long single requests took, which samples lie far o
 /// A result of fewer floors of the instrument is marked.
 const FLOORS: u64 = 10;
 pub(crate) const MARK: &str = "at_instrument_limit";
+const GOODPUT: &str = "goodput";
 
 /// What the harness takes itself.
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,6 +116,10 @@ pub(crate) struct Times {
     first_ns: u64,
     last_ns: u64,
     further: u64,
+    /// On the trace's clock: when it was due, if that was declared, was sent, and was answered.
+    pub(crate) due_ns: Option<u64>,
+    sent_t_ns: u64,
+    pub(crate) answered_t_ns: u64,
 }
 
 impl Times {
@@ -123,6 +129,7 @@ impl Times {
             first_ns: token_t_ns.first().copied().unwrap_or_default(),
             last_ns: token_t_ns.last().copied().unwrap_or_default(),
             further: (token_t_ns.len() as u64).saturating_sub(1),
+            ..Self::default()
         }
     }
 
@@ -133,7 +140,40 @@ impl Times {
             first_ns: chunk_t_ns.first().copied().unwrap_or_default(),
             last_ns: chunk_t_ns.last().copied().unwrap_or_default(),
             further: further.fold(0, u64::saturating_add),
+            ..Self::default()
         }
+    }
+
+    /// The same of a request that was due and sent then, and answered at `answered_t_ns`.
+    pub(crate) fn within(self, clock: (Option<u64>, u64), answered_t_ns: u64) -> Self {
+        let (due_ns, sent_t_ns) = clock;
+        Self {
+            due_ns,
+            sent_t_ns,
+            answered_t_ns,
+            ..self
+        }
+    }
+
+    /// Time per output token after the first; `None` where there are none.
+    pub(crate) fn tpot_ns(&self) -> Option<u64> {
+        let rest_ns = self.last_ns.saturating_sub(self.first_ns);
+        rest_ns.checked_div(self.further)
+    }
+
+    /// From when it was due to its first token.
+    pub(crate) fn scheduled_ttft_ns(&self) -> Option<u64> {
+        self.since_due_ns(self.first_ns)
+    }
+
+    /// From when it was due to its last token.
+    pub(crate) fn scheduled_e2e_ns(&self) -> Option<u64> {
+        self.since_due_ns(self.last_ns)
+    }
+
+    fn since_due_ns(&self, offset_ns: u64) -> Option<u64> {
+        let late_ns = self.sent_t_ns.saturating_sub(self.due_ns?);
+        Some(late_ns.saturating_add(offset_ns))
     }
 }
 
@@ -148,14 +188,29 @@ pub(crate) fn expect(
     let Some(instrument) = instrument else {
         return;
     };
+    let work = &arms.envelope.workload;
+    let scheduled = work.arrivals.is_some();
     for (name, figures) in expected["arms"].as_object_mut().into_iter().flatten() {
         let walls = arms.walls(name);
         let wall_ns = figures["wall_ns"].as_u64();
-        let latencies = walls.as_ref().map(|_| distributions(&arms.times(name)));
+        let latencies = (walls.as_ref()).map(|_| distributions(&arms.times(name), scheduled));
         let p50 = |kind: &str| latencies.as_ref()?[kind]["percentiles"]["p50"]["nearest"].as_u64();
         let of_requests = [p50("ttft_ns"), p50("tpot_ns"), p50("e2e_ns")];
         let times = of_requests.into_iter().chain([wall_ns]).flatten();
         let near = wall_ns.map(|_| times.min().is_some_and(|least| instrument.limits(least)));
+        if let (Some(latencies), Some(stated)) = (&latencies, found["arms"][name].get("latencies"))
+        {
+            let what = format!("times in latencies of {name}");
+            notes.same(Layer::Record, &what, &keys(stated), &keys(latencies));
+        }
+        let stray = work.slo.is_none() && found["arms"][name].get(GOODPUT).is_some();
+        notes.check(Layer::Record, !stray, || {
+            format!("arms.{name}.goodput is stated, but no workload.slo is declared")
+        });
+        if let Some(slo) = &work.slo {
+            let of_arm = walls.as_ref().map(|_| goodput::of_arm(slo, name, arms));
+            figures[GOODPUT] = json!(of_arm);
+        }
         for kind in latencies.iter().flat_map(keys) {
             let stated = &found["arms"][name]["latencies"][kind]["percentiles"];
             let allowed = &latencies.as_ref().unwrap_or(&Value::Null)[kind]["percentiles"];
@@ -197,7 +252,7 @@ fn refuse_strays(found: &Value, notes: &mut Notebook) {
         .chain([found])
         .flat_map(|it| it["ratios"].as_array().into_iter().flatten());
     for part in arms.chain(of_cells).chain(ratios) {
-        for name in ["latencies", "outliers", MARK] {
+        for name in ["latencies", "outliers", "at_instrument_limit", "goodput"] {
             notes.check(Layer::Record, part.get(name).is_none(), || {
                 format!("{name} is stated without an instrument: a run states both or neither")
             });
@@ -205,14 +260,20 @@ fn refuse_strays(found: &Value, notes: &mut Notebook) {
     }
 }
 
-/// The times of all requests of all repetitions.
-fn distributions(times: &[Times]) -> Value {
-    let gaps = times.iter().filter(|it| it.further > 0);
-    json!({
-        "ttft_ns": distribution(times.iter().map(|it| it.first_ns).collect()),
-        "tpot_ns": distribution(gaps.map(|it| it.last_ns.saturating_sub(it.first_ns) / it.further).collect()),
-        "e2e_ns": distribution(times.iter().map(|it| it.last_ns).collect()),
-    })
+/// The times of all requests of all repetitions, `scheduled` also from when they were due.
+fn distributions(times: &[Times], scheduled: bool) -> Value {
+    let of =
+        |time: fn(&Times) -> Option<u64>| distribution(times.iter().filter_map(time).collect());
+    let mut all = json!({
+        "ttft_ns": of(|it| Some(it.first_ns)),
+        "tpot_ns": of(Times::tpot_ns),
+        "e2e_ns": of(|it| Some(it.last_ns)),
+    });
+    if scheduled {
+        all["scheduled_ttft_ns"] = of(Times::scheduled_ttft_ns);
+        all["scheduled_e2e_ns"] = of(Times::scheduled_e2e_ns);
+    }
+    all
 }
 
 fn distribution(mut samples: Vec<u64>) -> Value {

@@ -5,6 +5,7 @@
 //! in their arithmetic cannot hide in ours. Not here: running a model, fetching anything, or repairing what is broken.
 
 mod arms;
+mod arrivals;
 mod ceilings;
 mod cell;
 mod cells;
@@ -15,6 +16,7 @@ mod envelope;
 mod external;
 mod figures;
 mod format;
+mod goodput;
 mod hash;
 mod identity;
 mod index;

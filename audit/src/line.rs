@@ -162,6 +162,9 @@ pub(crate) struct Request {
     pub(crate) prompt_sha256: String,
     pub(crate) decode_max: u64,
     pub(crate) ignore_eos: bool,
+    /// Only of requests that come by the clock.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) due_ns: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -282,6 +282,9 @@ struct Arm {
     outliers: Option<Vec<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_instrument_limit: Option<bool>,
+    /// Only where there is an objective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goodput: Option<Goodput>,
     /// Only of arms that another engine answers, as what follows.
     #[serde(
         default,
@@ -340,6 +343,29 @@ struct Latencies {
     #[serde(deserialize_with = "nullable")]
     tpot_ns: Option<Distribution>,
     e2e_ns: Distribution,
+    /// Only of requests that come by the clock, as what follows.
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
+    scheduled_ttft_ns: Option<Distribution>,
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
+    scheduled_e2e_ns: Option<Distribution>,
+}
+
+/// Requests of an arm that kept to the objective.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goodput {
+    offered: u64,
+    good: u64,
+    #[serde(deserialize_with = "nullable")]
+    good_per_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -99,7 +99,7 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
             servers.traces.insert(stem, trace);
             continue;
         }
-        let demands = Demands::Session(Session::new(&envelope, arm));
+        let demands = Demands::Session(Box::new(Session::new(&envelope, arm)));
         let read = trace::read(dir, &path, &asked, demands, notes);
         traces.extend(read.map(|trace| (stem, trace)));
     }

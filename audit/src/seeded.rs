@@ -9,10 +9,12 @@ use crate::statistics::splitmix64;
 
 /// Ordinary ids begin below this: what is special in a vocabulary precedes them.
 const MAX_START: u32 = 1 << 16;
-/// Keys that keep the three kinds of draw apart.
+/// Keys that keep the kinds of draw apart.
 const PREFIX: u64 = 0;
 const FIRST: u64 = 1;
 const REST: u64 = 2;
+/// And the gaps between requests that come by the clock.
+pub(crate) const GAPS: u64 = 3;
 
 /// Notes ids that are not the seed's.
 #[track_caller]
@@ -21,6 +23,15 @@ pub(crate) fn check_seeded(given: bool, ids: usize, notes: &mut Notebook) {
         "the ids are not those of the declared seed, whatever the vocabulary".to_owned()
     });
     notes.recomputed("seeded ids", ids as u64);
+}
+
+/// Where the stream of these keys stands before its first number.
+pub(crate) fn stream(seed: u64, keys: &[u64]) -> u64 {
+    let mut state = 0;
+    for key in [seed].iter().chain(keys) {
+        state = splitmix64(&mut state) ^ key;
+    }
+    state
 }
 
 /// What is left of the possible ranges after the ids seen so far.
@@ -51,10 +62,10 @@ impl Seeded {
         Self { seed, ranges: None }
     }
 
-    /// Whether `ids` can be the text everyone starts with.
-    pub(crate) fn is_prefix(&mut self, ids: &[u32]) -> bool {
+    /// Whether `ids` can be the text everyone starts with, but for the first so many, which are drawn and not used.
+    pub(crate) fn is_prefix(&mut self, ids: &[u32], unused: usize) -> bool {
         let draws = self.draws(&[PREFIX], ids);
-        self.narrow(&draws)
+        self.narrow(draws.get(unused..).unwrap_or_default())
     }
 
     /// Whether `ids` can be what `agent` appends at `turn`, beside what was seen before.
@@ -69,10 +80,7 @@ impl Seeded {
     }
 
     fn draws(&self, keys: &[u64], ids: &[u32]) -> Vec<Draw> {
-        let mut state = 0;
-        for key in [self.seed].iter().chain(keys) {
-            state = splitmix64(&mut state) ^ key;
-        }
+        let mut state = stream(self.seed, keys);
         let mut draw = |id: &u32| Draw {
             number: splitmix64(&mut state),
             id: *id,
@@ -175,7 +183,7 @@ mod tests {
             (2, (0, 70_000)),
         ] {
             let mut seeded = Seeded::new(seed);
-            assert!(seeded.is_prefix(&ids(seed, &[PREFIX], range, 100)));
+            assert!(seeded.is_prefix(&ids(seed, &[PREFIX], range, 100), 0));
             for (agent, turn) in (0..5).flat_map(|agent| (0..40).map(move |turn| (agent, turn))) {
                 let ids = own(seed, agent, turn, range);
                 assert!(
@@ -190,7 +198,7 @@ mod tests {
     fn any_id_moved_by_one_is_found_once_the_range_is_known() {
         let (seed, range) = (1, (17, 49_135));
         let mut seeded = Seeded::new(seed);
-        assert!(seeded.is_prefix(&ids(seed, &[PREFIX], range, 2_048)));
+        assert!(seeded.is_prefix(&ids(seed, &[PREFIX], range, 2_048), 0));
         let honest = own(seed, 2, 3, range);
         for place in 0..honest.len() {
             for lie in [honest[place] + 1, honest[place] - 1] {
@@ -205,6 +213,17 @@ mod tests {
 
     #[test]
     fn another_seed_is_found_without_any_range() {
-        assert!(!Seeded::new(2).is_prefix(&ids(1, &[PREFIX], (0, 258), 100)));
+        assert!(!Seeded::new(2).is_prefix(&ids(1, &[PREFIX], (0, 258), 100), 0));
+    }
+
+    #[test]
+    fn an_id_put_in_place_of_the_first_leaves_the_others_where_they_were() {
+        let mut text = ids(1, &[PREFIX], (17, 49_135), 100);
+        text[0] = 1;
+        assert!(!Seeded::new(1).is_prefix(&text, 0));
+        assert!(Seeded::new(1).is_prefix(&text, 1));
+        text.remove(1);
+        assert!(!Seeded::new(1).is_prefix(&text, 1));
+        assert!(Seeded::new(1).is_prefix(&[], 1));
     }
 }

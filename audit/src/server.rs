@@ -77,6 +77,7 @@ struct Reader<'a> {
     session: Session,
     shares: bool,
     lines: u64,
+    last_t_ns: u64,
     begin: Option<BeginServer>,
     begun_t_ns: u64,
     ready: Option<Ready>,
@@ -108,6 +109,7 @@ pub(crate) fn read(
         session: Session::new(envelope, asked.arm),
         shares: cache == Cache::Shared,
         lines: 0,
+        last_t_ns: 0,
         begin: None,
         begun_t_ns: 0,
         ready: None,
@@ -156,6 +158,7 @@ impl Reader<'_> {
         self.lines += 1;
         *notes.asserted.entry("clock times").or_default() += 1;
         let t_ns = line.t_ns;
+        let before_t_ns = std::mem::replace(&mut self.last_t_ns, t_ns);
         match line.body {
             Body::BeginServer(begin) => self.begin(begin, t_ns, notes),
             Body::Ready(ready) => self.ready(ready, t_ns, notes)?,
@@ -164,7 +167,7 @@ impl Reader<'_> {
             Body::Prime(prime) => self.prime(prime, t_ns, notes)?,
             Body::Primed(primed) => self.primed(&primed, t_ns, notes)?,
             Body::Slot(slot) => self.slot(&slot, t_ns, notes)?,
-            Body::Request(request) => self.request(request, t_ns, notes)?,
+            Body::Request(request) => self.request(request, (before_t_ns, t_ns), notes)?,
             Body::Answer(answer) => self.answer(answer, t_ns, notes)?,
             Body::EndServer(end) => self.end(end, t_ns, notes)?,
             Body::Error(failure) => {

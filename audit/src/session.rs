@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::arrivals::Schedule;
 use crate::envelope::{Envelope, Script, Workload};
 use crate::hash;
 use crate::line::{Base, Finish, Request, Step};
@@ -16,6 +17,8 @@ use crate::trace::{Counters, Cut};
 pub(crate) struct Session {
     work: Workload,
     seeded: Seeded,
+    /// When requests are due, where that was declared.
+    schedule: Option<Schedule>,
     /// By turn: the first id of each result, and whose it was.
     first_ids: BTreeMap<u64, BTreeMap<u32, u64>>,
     texts: u64,
@@ -39,6 +42,7 @@ impl Session {
         let batched = Cache::of_arm(arm).is_some_and(|(_, batched)| batched);
         Self {
             seeded: Seeded::new(work.seed),
+            schedule: Schedule::of(&work),
             first_ids: BTreeMap::new(),
             texts: 0,
             script: envelope.script_of(arm),
@@ -123,18 +127,48 @@ impl Session {
             &(ids.len() as u64),
             &self.work.prefix,
         );
-        check_seeded(self.seeded.is_prefix(ids), ids.len(), notes);
+        let bos_id = self.work.bos_id;
+        let first = ids.first().copied().filter(|_| bos_id.is_some());
+        notes.same(Layer::Seed, "the text's first id", &first, &bos_id);
+        let unused = usize::from(bos_id.is_some());
+        check_seeded(self.seeded.is_prefix(ids, unused), ids.len(), notes);
     }
 
-    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request.
+    /// `base_len` is the length of what the request continues, `base_of` its agent and turn if it is a request; `clock` are
+    /// `t_ns` of the line before and its own.
     pub(crate) fn request(
         &mut self,
         request: &Request,
         base_len: u64,
         base_of: Option<(u64, u64)>,
+        clock: (u64, u64),
         notes: &mut Notebook,
     ) {
         self.follow_order(request, notes);
+        self.follow_clock(request, clock, notes);
+        self.check_shape(request, base_len, base_of, notes);
+        self.check_appended(request, notes);
+    }
+
+    /// A request says when it was due where and only where that was declared.
+    fn follow_clock(&mut self, request: &Request, clock: (u64, u64), notes: &mut Notebook) {
+        let (due_ns, by_clock) = (request.due_ns, self.schedule.is_some());
+        notes.check(Layer::Format, due_ns.is_some() == by_clock, || {
+            format!("due_ns is {due_ns:?}: it goes together with workload.arrivals")
+        });
+        if let Some(schedule) = &mut self.schedule {
+            schedule.request(request, clock, notes);
+        }
+    }
+
+    /// What every request of a session is like.
+    fn check_shape(
+        &self,
+        request: &Request,
+        base_len: u64,
+        base_of: Option<(u64, u64)>,
+        notes: &mut Notebook,
+    ) {
         let (work, Request { agent, turn, .. }) = (&self.work, request);
         notes.check(
             Layer::Prompt,
@@ -180,6 +214,11 @@ impl Session {
             &(request.append.len() as u64),
             &append,
         );
+    }
+
+    /// What an agent appends is the seed's, and no other agent's of that turn.
+    fn check_appended(&mut self, request: &Request, notes: &mut Notebook) {
+        let Request { agent, turn, .. } = request;
         let given = self.seeded.is_own(*agent, *turn, &request.append);
         check_seeded(given, request.append.len(), notes);
         if let Some(first) = request.append.first() {
@@ -212,14 +251,17 @@ impl Session {
     }
 
     /// A request got all of its output.
-    pub(crate) fn answered(&mut self, ids: &[u32], notes: &mut Notebook) {
+    pub(crate) fn answered(&mut self, request: &str, ids: &[u32], notes: &mut Notebook) {
         self.open = self.open.saturating_sub(1);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.answered(request);
+        }
         let (length, declared) = (ids.len() as u64, &self.work.decode);
         notes.same(Layer::Prompt, "length of ids", &length, declared);
     }
 
     pub(crate) fn finish(&mut self, finish: &Finish, notes: &mut Notebook) {
-        self.answered(&finish.ids, notes);
+        self.answered(&finish.request, &finish.ids, notes);
         if self.script.is_some() {
             let (found, none) = (finish.logits_sha256.as_str(), hash::of_bytes(b""));
             let what = "logits_sha256 (a scripted arm has no logits)";

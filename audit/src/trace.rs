@@ -204,7 +204,7 @@ impl Reader<'_> {
             "only `end` or `error` may follow `kv`".to_owned()
         })?;
         let t_ns = line.t_ns;
-        self.last_t_ns = t_ns;
+        let before_t_ns = std::mem::replace(&mut self.last_t_ns, t_ns);
         self.lines += 1;
         *notes.asserted.entry("clock times").or_default() += 1;
         match line.body {
@@ -215,7 +215,7 @@ impl Reader<'_> {
             }
             Body::Request(request) => {
                 self.step_floor_t_ns = t_ns;
-                self.request(request, t_ns, notes)?;
+                self.request(request, (before_t_ns, t_ns), notes)?;
             }
             Body::Prefix(prefix) => self.prefix(&prefix, notes)?,
             Body::Quarantine(line) => self.quarantine(&line, notes)?,

@@ -21,7 +21,7 @@ impl Reader<'_> {
     pub(super) fn request(
         &mut self,
         request: Request,
-        t_ns: u64,
+        clock: (u64, u64),
         notes: &mut Notebook,
     ) -> Result<(), Stop> {
         notes.insist(self.is_prepared(), || {
@@ -32,11 +32,12 @@ impl Reader<'_> {
         notes.insist(!known, || format!("a request {id:?} was stated before"))?;
         let prompted = self.prompts.ask(request, notes)?;
         let (base_len, base_of) = (prompted.base_len, prompted.base_of);
-        (self.session).request(&prompted.request, base_len, base_of, notes);
+        (self.session).request(&prompted.request, base_len, base_of, clock, notes);
         let length = prompted.ids.len() as u64;
         self.check_room(length, prompted.request.decode_max, notes);
         self.sums.requests += 1;
         self.sums.prompt_tokens += length;
+        let (_, t_ns) = clock; // of the line before, and its own
         self.sums.first_t_ns.get_or_insert(t_ns);
         self.open.insert(id, Open { prompted, t_ns });
         Ok(())
@@ -69,6 +70,7 @@ impl Reader<'_> {
         check_sent(&answer.sent, prompt, notes);
         check_asks(&answer.sent, request, notes);
         check_status(answer.status, notes);
+        let clock = (request.due_ns, open.t_ns);
         let (cached, computed, length) = (answer.cached, answer.computed, answer.ids.len() as u64);
         check_usage(&answer.usage, [cached, computed, Some(length)], notes);
         check_whole(cached, computed, prompt.len() as u64, notes);
@@ -82,7 +84,7 @@ impl Reader<'_> {
         notes.check(Layer::Settings, chosen.is_none(), || {
             format!("{chosen:?} was answered, which the server said it would not")
         });
-        self.session.answered(&answer.ids, notes);
+        self.session.answered(&answer.request, &answer.ids, notes);
         check_pieces(&answer, t_ns, t_ns.saturating_sub(open.t_ns), notes);
         let sums = &mut self.sums;
         sums.cached = plus(sums.cached, cached);
@@ -100,7 +102,7 @@ impl Reader<'_> {
         });
         let output = Output {
             prompt_sha256: request.prompt_sha256.clone(),
-            times: Times::of_pieces(&answer.chunk_t_ns, &answer.chunk_tokens),
+            times: Times::of_pieces(&answer.chunk_t_ns, &answer.chunk_tokens).within(clock, t_ns),
             ids: answer.ids,
             logits_sha256: String::new(),
         };

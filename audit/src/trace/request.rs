@@ -37,15 +37,16 @@ impl Reader<'_> {
     pub(super) fn request(
         &mut self,
         request: Request,
-        t_ns: u64,
+        clock: (u64, u64),
         notes: &mut Notebook,
     ) -> Result<(), Stop> {
+        let (_, t_ns) = clock; // of the line before, and its own
         let id = &request.id;
         let known = self.requests.contains_key(id) || self.prompts.has_finished(id);
         notes.insist(!known, || format!("a request {id:?} was stated before"))?;
         let prompted = self.prompts.ask(request, notes)?;
         let (base_len, base_of) = (prompted.base_len, prompted.base_of);
-        (self.demands).request(&prompted.request, base_len, base_of, notes);
+        (self.demands).request(&prompted.request, base_len, base_of, clock, notes);
         self.counted.requests += 1;
         self.counted.logical += prompted.ids.len() as u64;
         self.counted.first_request_t_ns.get_or_insert(t_ns);
@@ -232,7 +233,7 @@ impl Reader<'_> {
             prompt_sha256: asking.prompted.request.prompt_sha256.clone(),
             ids: finish.ids.clone(),
             logits_sha256: finish.logits_sha256.clone(),
-            times: Times::of(&finish.token_t_ns),
+            times: Times::of(&finish.token_t_ns).within(asking.clock(), t_ns),
         };
         let (session, cached) = self.prompts.answered(asking.prompted, output);
         let held = self.reuse.computed(&session, &cached);
@@ -257,6 +258,11 @@ impl Reader<'_> {
 impl Asking {
     pub(super) fn ids(&self) -> &[u32] {
         &self.prompted.ids
+    }
+
+    /// When it was due, if at any time, and when it was sent.
+    fn clock(&self) -> (Option<u64>, u64) {
+        (self.prompted.request.due_ns, self.t_ns)
     }
 
     /// Its agent and turn.
