@@ -191,6 +191,22 @@ impl Reader<'_> {
 
     /// The arguments name files without their paths, and what they say of the arm is so.
     fn check_arguments(&self, program: &Program, notes: &mut Notebook) {
+        if program.arguments.is_empty() {
+            // It ran before, and nobody saw its file.
+            let Program {
+                sha256,
+                libraries_sha256,
+                version,
+                ..
+            } = program;
+            let told = [sha256, libraries_sha256, version];
+            let unknown = told.iter().all(|it| it.is_none());
+            notes.check(Layer::Settings, unknown, || {
+                "program: of one that was started without arguments nothing else can be known"
+                    .to_owned()
+            });
+            return;
+        }
         let after = |names: [&str; 2]| {
             let mut all = program.arguments.iter();
             all.find(|it| names.contains(&it.as_str()))?;

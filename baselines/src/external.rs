@@ -261,7 +261,7 @@ fn libraries_sha256(program: &Path) -> std::io::Result<Option<String>> {
     Ok((!lines.is_empty()).then(|| sha256_hex(lines.concat().as_bytes())))
 }
 
-fn file_sha256(path: &Path) -> std::io::Result<String> {
+pub(crate) fn file_sha256(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut piece = vec![0_u8; 1 << 20];

@@ -3,6 +3,7 @@
 //! Not here: processes of ours, files, repetitions and their order (`harness`), figures (`workloads::summary`).
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,8 @@ pub struct ArmJob {
 pub struct Servers {
     /// llama.cpp's server, or a launcher that takes its arguments.
     pub llama_server: Option<PathBuf>,
+    /// The address of one that runs already, and is asked instead of starting one.
+    pub attached: Option<SocketAddr>,
     /// A directory for files that one keeps while it runs.
     pub scratch: Option<PathBuf>,
 }

@@ -3,15 +3,20 @@
 //! Not here: what a subcommand does. Only subcommands that work are listed.
 
 mod baseline;
+mod describe;
 mod judging;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
-use baseline::program;
 pub use baseline::{BaselineAction, DoctorArguments};
+use baseline::{attached, program};
+pub use describe::{
+    CompareWorkArguments, FanoutArguments, SessionArguments, Shown, Subject, TaskArguments,
+};
 pub use judging::{AuditArguments, CompareArguments, ExplainArguments, GateArguments, KvArguments};
 
 const EXAMPLES: &str = "\
@@ -208,6 +213,11 @@ pub struct RunArguments {
     /// FAK_LLAMA_BENCH names llama-bench too, and the other is looked for beside it.
     #[arg(long = "bin", value_name = "PROGRAM=PATH", value_parser = program)]
     pub programs: Vec<(String, PathBuf)>,
+    /// Ask a llama-server that runs already: llama-server=http://127.0.0.1:PORT
+    ///
+    /// It must have the run's model (-m and a whole path), a slot for each agent (-np), --slot-save-path.
+    #[arg(long, value_name = "PROGRAM=URL", value_parser = attached, conflicts_with = "programs")]
+    pub attach: Option<SocketAddr>,
     /// Where the evidence goes; must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -221,42 +231,6 @@ pub struct RunArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait_quiet: u64,
     /// One JSON document instead of the closing table
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What `describe` describes.
-#[derive(Debug, Subcommand)]
-pub enum Subject {
-    /// Agents that share a prefix and take turns
-    #[command(after_help = "Example:
-  harness describe session --turns 50 --agents 5 --prefix 2048 --decode 32 --result 64 --workers 2")]
-    Session(SessionArguments),
-}
-
-/// The shape of a session.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct SessionArguments {
-    /// T: turns of each agent
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..))]
-    pub turns: u64,
-    /// C: agents
-    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u64).range(1..))]
-    pub agents: u64,
-    /// W: processes that serve agents
-    #[arg(long, value_name = "W", default_value_t = 1,
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub workers: u64,
-    /// P: tokens every agent starts from
-    #[arg(long, value_name = "P")]
-    pub prefix: u64,
-    /// D: tokens decoded per turn
-    #[arg(long, value_name = "D")]
-    pub decode: u64,
-    /// R: tokens appended before every turn but the first
-    #[arg(long, value_name = "R")]
-    pub result: u64,
-    /// One JSON document instead of the table
     #[arg(long)]
     pub json: bool,
 }

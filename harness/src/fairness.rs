@@ -76,7 +76,10 @@ fn receipt(arm: &ArmRecord, probes: &[Probe]) -> Vec<String> {
     );
     let mut lines = vec![
         format!("{}, {version}, {digest}", program.name),
-        format!("started with  {}", program.arguments.join(" ")),
+        match program.arguments.as_slice() {
+            [] => "ran before: how it was started, and what memory it takes, is unknown".to_owned(),
+            arguments => format!("started with  {}", arguments.join(" ")),
+        },
     ];
     lines.push(match &server.settings {
         Some(settings) => format!("says of itself  {}", settings_words(settings)),

@@ -34,7 +34,7 @@ pub mod world;
 
 use std::io::{Read, Write};
 
-use cli::{AuditArguments, BaselineAction, Command, ModelAction, Subject, Tested};
+use cli::{AuditArguments, BaselineAction, Command, ModelAction, Tested};
 use error::Error;
 use world::World;
 
@@ -63,9 +63,7 @@ pub fn execute(
             write!(out, "{}", outcome.render(trees.as_ref()))?;
             Ok(outcome.exit_code())
         }
-        Command::Describe {
-            subject: Subject::Session(shape),
-        } => describe::session(shape, out),
+        Command::Describe { subject } => describe::describe(subject, world, out),
         Command::Invariance(arguments) => invariance::invariance(arguments, world, clock, out),
         Command::Machine(format) => machine::print(format.json, world.cores, out),
         Command::Selftest {

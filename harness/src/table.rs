@@ -71,6 +71,24 @@ impl Table {
         }
         text
     }
+
+    /// The table as Markdown.
+    pub fn markdown(&self) -> String {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let mut text = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+            if index == 0 {
+                let words = |column: usize| self.words_last && column + 1 == columns;
+                let left = |column| column < self.left || words(column);
+                let rules = (0..columns).map(|it| if left(it) { " --- |" } else { " ---: |" });
+                let _ = writeln!(text, "|{}", rules.collect::<String>());
+            }
+        }
+        text
+    }
 }
 
 /// `1234567` as `1 234 567`.
@@ -147,6 +165,16 @@ mod tests {
         assert_eq!(
             table.render(),
             "arm       tokens\n--------  ------\nnaive      1 320\nagent-kv       9\n"
+        );
+    }
+
+    #[test]
+    fn as_markdown_columns_keep_their_side_and_no_cell_ends_early() {
+        let mut table = Table::new(&["arm", "tokens", "note"]).words_last();
+        table.row(["a|b", "9", "yes"]);
+        assert_eq!(
+            table.markdown(),
+            "| arm | tokens | note |\n| --- | ---: | --- |\n| a\\|b | 9 | yes |\n"
         );
     }
 

@@ -1,6 +1,6 @@
 //! Another engine as an arm of a session: started, asked how it is set, probed, played to, and its answers kept as they came.
 //!
-//! `process` starts it, `http` and `sse` carry bytes, `protocol` knows its words, `client` asks, `answer` holds what comes
+//! `process` starts it, `attach` takes one that runs, `http` and `sse` carry bytes, `protocol` knows its words, `client` asks, `answer` holds what comes
 //! against what was asked, `play` plays the session. Not here: whether its answers are good (`score`), or processes of ours and files (`harness`).
 
 use std::ffi::OsStr;
@@ -16,6 +16,7 @@ use workloads::trace::server::{BeginServer, EndServer, Probe, Ready, ServerSetti
 use workloads::trace::{Body, Program, TRACE_SCHEMA, TraceWriter};
 
 mod answer;
+mod attach;
 mod client;
 mod endpoint;
 mod http;
@@ -38,6 +39,8 @@ use process::{Asked, Started};
 use protocol::Ask;
 use protocol::llama::{self, Llama};
 
+/// The name of llama.cpp's server, in evidence and messages.
+const LLAMA_SERVER: &str = "llama-server";
 /// How answers are asked for: with every id.
 const WHOLE: Llama = Llama { stream: false };
 /// For loading a model from a cold disk.
@@ -191,7 +194,10 @@ fn begin(
         abandoned: host.abandoned,
     };
     let path = job.servers.llama_server.as_deref();
-    let program: Program = external::identify("llama-server", path, arguments, &wait);
+    let program: Program = match job.servers.attached {
+        Some(_) => attached_program(),
+        None => external::identify(LLAMA_SERVER, path, arguments, &wait),
+    };
     Ok(Body::BeginServer(BeginServer {
         schema: TRACE_SCHEMA.to_owned(),
         envelope: job.envelope.name.clone(),
@@ -201,6 +207,17 @@ fn begin(
         model_sha256: model_sha256.to_owned(),
         program,
     }))
+}
+
+/// What is known of the file of a server that ran before: nothing, nor of its arguments.
+pub fn attached_program() -> Program {
+    Program {
+        name: LLAMA_SERVER.to_owned(),
+        sha256: None,
+        libraries_sha256: None,
+        version: None,
+        arguments: Vec::new(),
+    }
 }
 
 fn serve<W: Write>(
@@ -218,6 +235,9 @@ fn serve<W: Write>(
         .build()?;
     runtime.block_on(async {
         await_start(&mut server, host).await?;
+        if job.servers.attached.is_some() {
+            attach::adopt(&server, asked, &of_model.sha256, host).await?;
+        }
         let load_ns = trace.now().saturating_sub(start_ns);
         let warmup_start_ns = trace.now();
         let limit_s = job.envelope.run.request_limit_s();
@@ -258,6 +278,9 @@ fn serve<W: Write>(
 }
 
 fn start(job: &ArmJob, asked: &Asked<'_>) -> Result<Started, Error> {
+    if let Some(address) = job.servers.attached {
+        return Ok(Started::attached(address));
+    }
     let program = job.servers.llama_server.as_deref().ok_or_else(|| {
         Error::External(
             "no llama-server; give --bin llama-server=PATH or FAK_LLAMA_SERVER, or see \

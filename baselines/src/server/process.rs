@@ -74,9 +74,9 @@ struct Log {
     tail: VecDeque<String>,
 }
 
-/// A running server; it ends with its owner.
+/// A running server; one that was started ends with its owner, one that ran before stays.
 pub(super) struct Started {
-    child: Child,
+    child: Option<Child>,
     log: Arc<Mutex<Log>>,
     pub(super) address: SocketAddr,
 }
@@ -110,15 +110,24 @@ impl Started {
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Ok(Self {
-            child,
+            child: Some(child),
             log,
             address,
         })
     }
 
+    /// One that ran before: it is not ours to end, and its log and its memory are not seen.
+    pub(super) fn attached(address: SocketAddr) -> Self {
+        Self {
+            child: None,
+            log: Arc::default(),
+            address,
+        }
+    }
+
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        self.child.as_mut()?.try_wait().ok().flatten()
     }
 
     /// What it wrote first.
@@ -131,7 +140,9 @@ impl Started {
     pub(super) fn last_words(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let words: Vec<&str> = log.tail.iter().map(String::as_str).collect();
-        if words.is_empty() {
+        if self.child.is_none() {
+            "it was not started here, and its own log says more".to_owned()
+        } else if words.is_empty() {
             "it said nothing".to_owned()
         } else {
             format!("it said {:?}", words.join(" / "))
@@ -140,7 +151,8 @@ impl Started {
 
     /// Most memory it had, in bytes, where the system tells.
     pub(super) fn rss_bytes_peak(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let process = self.child.as_ref()?.id();
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -151,8 +163,10 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended by itself
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill(); // it may have ended by itself
+            let _ = child.wait();
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Not here: looking for it (`programs`).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use baselines::server::Endpoint;
 use clap::{Args, Subcommand};
 
 use super::Json;
@@ -47,4 +49,14 @@ pub(super) fn program(text: &str) -> Result<(String, PathBuf), String> {
         }
         _ => Err(format!("give {}=PATH", KNOWN_PROGRAMS.join("=PATH or "))),
     }
+}
+
+/// `llama-server=URL` of a server that runs already.
+pub(super) fn attached(text: &str) -> Result<SocketAddr, String> {
+    let url = text
+        .strip_prefix(KNOWN_PROGRAMS[0])
+        .and_then(|it| it.strip_prefix('='));
+    let url = url.ok_or_else(|| format!("give {}=http://127.0.0.1:PORT", KNOWN_PROGRAMS[0]))?;
+    let endpoint = Endpoint::parse(url).map_err(|error| error.to_string())?;
+    Ok(endpoint.address())
 }

@@ -225,6 +225,7 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
         kernels: arguments.kernels.clone(),
         mode: None,
         programs: Vec::new(),
+        attach: None,
         out: None,
         resume: None,
         pull: false,

@@ -2,9 +2,10 @@
 //!
 //! Not here: starting and asking it (`baselines`), playing arms in order (`stage`).
 
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use baselines::server::arguments;
+use baselines::server::{arguments, attached_program};
 use workloads::arm::{is_server, named};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::models::Label;
@@ -19,11 +20,20 @@ use crate::models::Located;
 use crate::programs::{self, Found, LLAMA_SERVER};
 use crate::world::World;
 
+/// How llama.cpp's server is come by.
+#[derive(Debug)]
+enum By {
+    /// Started for every repetition.
+    Program(Found),
+    /// It runs already.
+    Attached(SocketAddr),
+}
+
 /// The other engines of a run.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     /// None where no arm needs it.
-    llama_server: Option<Found>,
+    llama_server: Option<By>,
     /// Name and digest of the file that is handed to it.
     model: (String, String),
 }
@@ -42,9 +52,11 @@ impl Servers {
         };
         let model = find_model(&envelope.model, arguments.pull, world)?;
         let file = file_for(arm, &model, world)?;
-        let llama_server = match given {
-            Some(found) => found,
-            None => programs::llama_server(world)?.ok_or_else(|| missing(arm, world))?,
+        let llama_server = if let Some(given) = given {
+            given
+        } else {
+            let found = programs::llama_server(world)?;
+            By::Program(found.ok_or_else(|| missing(arm, world))?)
         };
         Ok(Self {
             llama_server: Some(llama_server),
@@ -61,9 +73,19 @@ impl Servers {
         })
     }
 
-    /// llama.cpp's server, where an arm needs it.
-    pub(super) fn llama_server(&self) -> Option<&Path> {
-        self.llama_server.as_ref().map(|found| found.path.as_path())
+    /// What an arm's process is told of them; files that a server keeps go to `scratch`.
+    pub(super) fn told(&self, scratch: PathBuf) -> baselines::Servers {
+        let (mut llama_server, mut attached) = (None, None);
+        match &self.llama_server {
+            None => {}
+            Some(By::Program(found)) => llama_server = Some(found.path.clone()),
+            Some(By::Attached(address)) => attached = Some(*address),
+        }
+        baselines::Servers {
+            llama_server,
+            attached,
+            scratch: Some(scratch),
+        }
     }
 
     /// What an arm's process would have said first, had it not died before; of the program nothing is known then.
@@ -73,9 +95,14 @@ impl Servers {
         arm: &str,
         rep: usize,
     ) -> Option<BeginServer> {
-        self.llama_server()?;
         let (model, model_sha256) = &self.model;
-        let arguments = arguments(envelope, named(arm).ok()?, model);
+        let program = match self.llama_server.as_ref()? {
+            By::Program(_) => Program {
+                arguments: arguments(envelope, named(arm).ok()?, model),
+                ..attached_program()
+            },
+            By::Attached(_) => attached_program(),
+        };
         Some(BeginServer {
             schema: TRACE_SCHEMA.to_owned(),
             envelope: envelope.name.clone(),
@@ -83,20 +110,22 @@ impl Servers {
             arm: arm.to_owned(),
             rep,
             model_sha256: model_sha256.clone(),
-            program: Program {
-                name: LLAMA_SERVER.to_owned(),
-                sha256: None,
-                libraries_sha256: None,
-                version: None,
-                arguments,
-            },
+            program,
         })
     }
 }
 
-/// The program that the command line gives; what it gives in vain is refused.
-fn given(arguments: &RunArguments, is_asked: bool, world: &World) -> Result<Option<Found>, Error> {
-    let mut found = None;
+/// The server that the command line gives; what it gives in vain is refused.
+fn given(arguments: &RunArguments, is_asked: bool, world: &World) -> Result<Option<By>, Error> {
+    let in_vain = |flag: &str| {
+        Error::Usage(format!(
+            "{flag} {LLAMA_SERVER}: no arm of this run is answered by it; add --arm fused --arm {LLAMA_SERVER}:shared"
+        ))
+    };
+    let mut found = arguments.attach.map(By::Attached);
+    if found.is_some() && !is_asked {
+        return Err(in_vain("--attach"));
+    }
     for (name, path) in &arguments.programs {
         let path = programs::given(name, path, world)?;
         if name != LLAMA_SERVER {
@@ -105,11 +134,9 @@ fn given(arguments: &RunArguments, is_asked: bool, world: &World) -> Result<Opti
             )));
         }
         if !is_asked {
-            return Err(Error::Usage(format!(
-                "--bin {name}: no arm of this run is answered by it; add --arm fused --arm {name}:shared"
-            )));
+            return Err(in_vain("--bin"));
         }
-        found = Some(Found::at(path, "--bin"));
+        found = Some(By::Program(Found::at(path, "--bin")));
     }
     Ok(found)
 }

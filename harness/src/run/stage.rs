@@ -119,8 +119,7 @@ impl<'a> Stage<'a> {
         let (mut scratch, mut fallback) = (None, None);
         if is_server(arm) {
             let own = Scratch::take(&self.world.scratch, "server")?;
-            servers.scratch = Some(own.path().to_path_buf());
-            servers.llama_server = self.servers.llama_server().map(Path::to_path_buf);
+            servers = self.servers.told(own.path().to_path_buf());
             limit_s = self.envelope.run.request_limit_s();
             let begin = self.servers.begin(self.envelope, arm, rep);
             fallback = begin.map(Body::BeginServer);

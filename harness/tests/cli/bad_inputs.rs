@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::read_json;
 use super::servers::{Stage, ratio};
 
 /// What the server does, the exit code, what the failed arm says, what the auditor says.
@@ -108,4 +109,64 @@ fn a_pipe_loses_the_verdict_unless_the_shell_is_told_not_to() {
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.contains("set -euo pipefail"), "{script}");
     }
+}
+
+/// Ten requests a second, and an answer is good within so many milliseconds of when it was due.
+fn ten_a_second(e2e_ms: u64) -> String {
+    format!(
+        "arrivals = {{ process = \"constant\", interval_us = 100000 }}\nslo = {{ e2e_ms = {e2e_ms} }}"
+    )
+}
+
+#[test]
+fn one_at_a_time_at_ten_a_second_shows_the_waiting_beside_the_service() {
+    let stage = Stage::new();
+    stage.declare(&ten_a_second(300), "[\"fused\", \"llama-server:agent\"]");
+    let run = ["run", "beside.toml", "--reps", "1", "--json"];
+    // A quarter of a second for each: the six are answered after 1.5 s, the last of them was due after 0.5 s.
+    let outcome = stage.run(&run, "takes its time").expect(0).json();
+    assert_eq!(outcome["audit_exit_code"], 0);
+    let record = read_json(&Path::new(outcome["dir"].as_str().unwrap()).join("run.json"));
+    let theirs = &record["arms"]["llama-server:agent"];
+    let p50_ms = |kind: &str| {
+        let p50 = &theirs["latencies"][kind]["percentiles"]["p50"]["nearest"];
+        p50.as_u64().unwrap() / 1_000_000
+    };
+    let (service, scheduled) = (p50_ms("e2e_ns"), p50_ms("scheduled_e2e_ns"));
+    assert!(service >= 250, "{service} ms");
+    // The third was due after 0.2 s and cannot have been answered before 0.75 s.
+    assert!(scheduled >= 550, "{scheduled} ms");
+    // The second was due after 0.1 s and cannot have been answered before 0.5 s.
+    let good = theirs["goodput"]["good"].as_u64().unwrap();
+    assert!(theirs["goodput"]["offered"] == 6 && good <= 1, "{good}");
+    let withheld = &ratio(&outcome, "fused", "llama-server:agent")["withheld"];
+    assert_eq!(withheld, "requests come by the clock");
+    let shown = stage.run(&run[..4], "takes its time").expect(0);
+    let shown = shown.stderr() + &shown.stdout();
+    for words in [
+        "scheduled E2E p50",
+        "good/s",
+        "10.000 requests/s (constant)",
+    ] {
+        assert!(shown.contains(words), "no {words:?} in:\n{shown}");
+    }
+}
+
+#[test]
+fn an_arm_with_a_request_that_failed_has_no_goodput_however_many_were_good() {
+    let stage = Stage::new();
+    stage.declare(
+        &ten_a_second(7_000_000),
+        "[\"fused\", \"llama-server:agent\"]",
+    );
+    let run = ["run", "beside.toml", "--reps", "1", "--json"];
+    let outcome = stage.run(&run, "refuses").expect(5).json();
+    assert_eq!(outcome["audit_exit_code"], 0);
+    let record = read_json(&Path::new(outcome["dir"].as_str().unwrap()).join("run.json"));
+    let goodput = |arm: &str| record["arms"][arm]["goodput"].clone();
+    assert_eq!(goodput("llama-server:agent"), Value::Null);
+    assert_eq!(
+        (&goodput("fused")["offered"], &goodput("fused")["good"]),
+        (&6.into(), &6.into())
+    );
 }

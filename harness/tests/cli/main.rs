@@ -3,9 +3,11 @@
 //! Not here: the pages (`tests/report`) and figures of single modules.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod attached;
 mod bad_inputs;
 mod cells;
 mod comparing;
+mod describe;
 mod evidence;
 mod forge;
 mod gate;

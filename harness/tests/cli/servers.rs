@@ -68,6 +68,30 @@ impl Stage {
         stage
     }
 
+    /// What plays the server.
+    pub(super) fn server(&self) -> &Path {
+        &self.server
+    }
+
+    /// What it knows.
+    pub(super) fn answers(&self) -> &Path {
+        &self.answers
+    }
+
+    /// The model's file.
+    pub(super) fn model(&self) -> PathBuf {
+        self.place.cache().join("models/own/model.gguf")
+    }
+
+    /// Writes the envelope with lines more in its workload, and with these arms.
+    pub(super) fn declare(&self, lines: &str, arms: &str) {
+        let asked = ENVELOPE.lines().find(|line| line.starts_with("arms"));
+        let text = ENVELOPE
+            .replacen("[run]\n", &format!("{lines}\n[run]\n"), 1)
+            .replacen(asked.unwrap(), &format!("arms = {arms}"), 1);
+        fs::write(self.place.work().join("beside.toml"), text).unwrap();
+    }
+
     /// Asks our engine the envelope, and keeps its answers by prompt for the server to know.
     fn learn(&self) {
         let ours = [

@@ -74,12 +74,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/health":
             return self.reply({"status": "ok"})
         context = int(flag("-c")) // SLOTS
-        self.reply({"total_slots": SLOTS, "build_info": "played", "default_generation_settings": {"n_ctx": context}})
+        model = os.path.abspath(flag("-m"))
+        self.reply({"total_slots": SLOTS, "build_info": "played", "model_path": model, "default_generation_settings": {"n_ctx": context}})
 
     def do_POST(self):
         if self.path == "/completion":
             return self.complete(self.body())
         slot = int(self.path.split("/")[2].split("?")[0])
+        if not flag("--slot-save-path"):
+            return self.reply({"error": {"code": 501, "message": "This server does not support slots action."}}, 501)
+        if self.path.endswith("erase"):
+            erased = len(slots[slot])
+            slots[slot] = []
+            return self.reply({"id_slot": slot, "n_erased": erased})
         path = os.path.join(flag("--slot-save-path"), self.body()["filename"])
         if self.path.endswith("save"):
             json.dump(slots[slot], open(path, "w"))
@@ -111,6 +118,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b'{"content"')
             self.wfile.flush()
             os._exit(3)
+        if DOES == "takes its time" and number > 3:
+            time.sleep(0.25)
         early = DOES == "stops early" and number > 8
         if early:
             ids = ids[:1]

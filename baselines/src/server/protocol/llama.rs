@@ -2,6 +2,8 @@
 //!
 //! As b11434 speaks, which is run here. Not here: starting it (`process`).
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -75,6 +77,27 @@ impl Protocol for Llama {
 pub(crate) fn slot(action: &str, slot: usize) -> (String, String) {
     let path = format!("/slots/{slot}?action={action}");
     (path, json!({ "filename": "prefix.bin" }).to_string())
+}
+
+/// What a server that was not started here has loaded.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Loaded {
+    /// Its model's file, as it was told.
+    #[serde(rename = "model_path")]
+    pub(crate) model: PathBuf,
+    /// How many agents it keeps apart.
+    #[serde(rename = "total_slots")]
+    pub(crate) slots: usize,
+}
+
+/// What `/props` says is loaded.
+pub(crate) fn loaded(props: &str) -> Result<Loaded, String> {
+    serde_json::from_str(props).map_err(|error| format!("/props is no answer: {error}"))
+}
+
+/// The path and body that empty a slot.
+pub(crate) fn erase(slot: usize) -> (String, String) {
+    (format!("/slots/{slot}?action=erase"), "{}".to_owned())
 }
 
 /// How many positions a slot's copy has, as the answer to [`slot`] says.

@@ -87,6 +87,10 @@ fn find_programs(arguments: &RunArguments, world: &World) -> Result<Programs, Er
         llama_bench: world.llama_bench.clone(),
         llama_batched_bench: None,
     };
+    if arguments.attach.is_some() {
+        let words = "--attach is for envelopes of kind session; llama-bench is no server";
+        return Err(Error::Usage(words.to_owned()));
+    }
     for (name, path) in &arguments.programs {
         let path = programs::given(name, path, world)?;
         match name.as_str() {

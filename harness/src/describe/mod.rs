@@ -1,7 +1,7 @@
-//! `describe session`: what every arm must count for a shape, by closed form. Provenance MODELED:
-//! nothing is run.
+//! `describe`: what work must cost before any of it is run. Here `describe session`, by closed form (MODELED); sets of tasks
+//! in `tasks`, a goal handed to many agents in `fanout`, all kinds side by side in `compare`, how all of them are shown in `document`.
 //!
-//! Not here: the formulas (`workloads::oracle`).
+//! Not here: the formulas (`workloads::oracle`) or the counting (`workloads::accounting`).
 
 use std::io::Write;
 
@@ -10,12 +10,31 @@ use workloads::arm::{ARMS, SERVERS};
 use workloads::envelope::ResolvedEnvelope;
 use workloads::oracle::{self, Counts, Shape};
 
-use crate::cli::SessionArguments;
+use crate::cli::{SessionArguments, Subject};
 use crate::error::Error;
 use crate::table::{Table, counted, grouped};
+use crate::world::World;
 
-/// Prints the counts of all arms.
-pub fn session(arguments: &SessionArguments, out: &mut dyn Write) -> Result<u8, Error> {
+mod compare;
+mod document;
+mod fanout;
+mod tasks;
+
+use document::Document;
+
+/// Describes what the command line names.
+pub fn describe(subject: &Subject, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    match subject {
+        Subject::Session(shape) => session(shape, world, out),
+        Subject::Swebench(set) => tasks::run(&tasks::SWEBENCH, set, world, out),
+        Subject::Webbench(set) => tasks::run(&tasks::WEBBENCH, set, world, out),
+        Subject::Compare(asked) => compare::run(asked, world, out),
+        Subject::Fanout(asked) => fanout::run(asked, world, out),
+    }
+}
+
+/// Shows the counts of all arms.
+fn session(arguments: &SessionArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
     let shape = Shape {
         agents: arguments.agents,
         turns: arguments.turns,
@@ -29,18 +48,13 @@ pub fn session(arguments: &SessionArguments, out: &mut dyn Write) -> Result<u8, 
         .iter()
         .map(|arm| oracle::counts(arm, &shape).map_err(|error| Error::Usage(error.to_string())))
         .collect::<Result<_, _>>()?;
-    if arguments.json {
-        let arms: Map<String, Value> = ARMS
-            .iter()
-            .zip(&counts)
-            .map(|(arm, it)| (arm.name.to_owned(), json!(it)))
-            .collect();
-        let document = json!({ "provenance": "MODELED", "shape": shape, "arms": arms });
-        writeln!(out, "{document:#}")?;
-    } else {
-        write_text(&shape, &counts, out)?;
-    }
-    Ok(0)
+    let arms: Map<String, Value> = ARMS
+        .iter()
+        .zip(&counts)
+        .map(|(arm, it)| (arm.name.to_owned(), json!(it)))
+        .collect();
+    let json = json!({ "provenance": "MODELED", "shape": shape, "arms": arms });
+    of_session(&shape, &counts).show(&json, &arguments.shown, world, out)
 }
 
 /// A shape in one line.
@@ -67,12 +81,11 @@ pub fn words_of(envelope: &ResolvedEnvelope) -> String {
     words(&workload.shape()) + &more.collect::<String>()
 }
 
-fn write_text(shape: &Shape, counts: &[Counts], out: &mut dyn Write) -> Result<(), Error> {
-    writeln!(
-        out,
-        "{} (MODELED: closed forms, nothing was run)\n",
+fn of_session(shape: &Shape, counts: &[Counts]) -> Document {
+    let mut it = Document::new(format!(
+        "{} (MODELED: closed forms, nothing was run)",
         words(shape)
-    )?;
+    ));
     let mut table = Table::new(&[
         "arm",
         "prefill computed",
@@ -96,15 +109,14 @@ fn write_text(shape: &Shape, counts: &[Counts], out: &mut dyn Write) -> Result<(
             arm.stands_for.to_owned(),
         ]);
     }
-    writeln!(out, "{}", table.words_last().render())?;
-    writeln!(
-        out,
-        "prefill computed: prompt tokens whose keys and values are computed anew; reused: found in a cache.\n\
-         vs naive: how many times fewer than the floor nobody ships; the arm to beat is instance-shared.\n\
-         Other engines count for themselves. Each is asked as one of these: {}.",
+    it.table(table.words_last());
+    it.words(format!(
+        "prefill computed: prompt tokens whose keys and values are computed anew; reused: found in a cache. vs naive: how \
+         many times fewer than the floor nobody ships; the arm to beat is instance-shared. Other engines count for \
+         themselves. Each is asked as one of these: {}.",
         beside().join(", ")
-    )?;
-    Ok(())
+    ));
+    it
 }
 
 /// Other engines' arms, each with ours that keeps and batches as it does.

@@ -1,0 +1,225 @@
+//! `describe swebench` and `describe webbench`: what a set of tasks costs, request by request. Provenance MODELED: nothing
+//! is run.
+//!
+//! Not here: reading the sets (`workloads::datasets`) or counting (`workloads::accounting`).
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use workloads::accounting::{Account, Geometry};
+use workloads::datasets::{Costs, DatasetError, TaskSet, Turns, declared, swebench, webbench};
+use workloads::prices::{PUBLISHED, Price};
+
+use super::document::Document;
+use crate::cli::TaskArguments;
+use crate::error::Error;
+use crate::table::{Table, counted, grouped, size};
+use crate::world::World;
+
+/// Bytes of a cached element: half precision, as engines keep them unless told otherwise.
+const ELEMENT_BYTES: u64 = 2;
+
+/// A kind of data set.
+pub(super) struct Kind {
+    /// Turns by label unless the command line says otherwise.
+    turns: &'static [(&'static str, u64)],
+    reader: fn(&str, &str, &Turns) -> Result<TaskSet, DatasetError>,
+    /// Where lengths come from.
+    lengths: &'static str,
+}
+
+pub(super) const SWEBENCH: Kind = Kind {
+    turns: &swebench::TURNS,
+    reader: swebench::read,
+    lengths: "Lengths are those that the reference system's published reports assume (QUOTED): a prompt of 2500 tokens, \
+        200 answered and 400 handed back a turn.",
+};
+
+pub(super) const WEBBENCH: Kind = Kind {
+    turns: &webbench::TURNS,
+    reader: webbench::read,
+    lengths: "Lengths are those that the reference system's published reports assume (QUOTED): a prompt of 3000 tokens and \
+        a quarter of the bytes of its description and instructions, a step and a page of 2150 tokens handed back a turn, \
+        nothing decoded.",
+};
+
+/// Reads the set, counts, shows.
+pub(super) fn run(
+    kind: &Kind,
+    arguments: &TaskArguments,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let (name, set) = kind.read(&arguments.dataset, &arguments.turns, world)?;
+    let usage = |error: DatasetError| Error::Usage(error.to_string());
+    let costs: Vec<Costs> = arguments
+        .workers
+        .iter()
+        .map(|&workers| set.costs(workers).map_err(usage))
+        .collect::<Result<_, _>>()?;
+    let document = document(kind, &name, &set, &costs);
+    document.show(&as_json(&name, &set, &costs), &arguments.shown, world, out)
+}
+
+impl Kind {
+    /// Reads a file: what it is called, and what is in it.
+    pub(super) fn read(
+        &self,
+        file: &Path,
+        turns: &[(String, u64)],
+        world: &World,
+    ) -> Result<(String, TaskSet), Error> {
+        let path = world.working_directory.join(file);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let turns = declared(self.turns, turns);
+        let set = (self.reader)(&text, &name, &turns);
+        let set = set.map_err(|error| Error::Usage(error.to_string()))?;
+        Ok((name.into_owned(), set))
+    }
+}
+
+fn as_json(name: &str, set: &TaskSet, costs: &[Costs]) -> Value {
+    json!({
+        "provenance": "MODELED", "dataset": name, "tasks": set.tasks.len(), "labels": set.labels(), "turns": set.turns(),
+        "decode": set.decode, "result": set.result, "costs": costs, "price": PUBLISHED,
+    })
+}
+
+fn document(kind: &Kind, name: &str, set: &TaskSet, costs: &[Costs]) -> Document {
+    let turns = set.turns();
+    let mut it = Document::new(format!(
+        "{name}: {}, {} turns in all",
+        counted(set.tasks.len(), "task"),
+        grouped(turns.total)
+    ));
+    it.words(format!(
+        "What prompts cost when agents do these tasks, by who finds what was computed before. Nothing was run: the requests \
+         follow from the data set and are counted one by one (MODELED). A task takes {} to {} turns, {} in the middle.",
+        turns.min, turns.max, turns.median
+    ));
+    it.heading("Tasks");
+    it.table(tasks_table(set));
+    it.heading("Prompt tokens computed");
+    it.table(tokens_table(costs));
+    it.words(
+        "naive: every turn computes its whole context again; nobody ships that, and ratios over it are a floor. each \
+         keeps: every worker has a cache of its own, so only what is new in a turn is computed. shared: workers on the same \
+         task find the prompt that another computed. keeping saves is naive over each keeps, and has nothing to do with \
+         sharing. sharing saves is each keeps over shared: the only column that an engine that shares may claim.",
+    );
+    it.heading("What a model makes of it (SmolLM2-135M, half precision)");
+    it.table(operations_table(costs));
+    it.words(
+        "Operations are multiplications and additions, attention to the whole context before each token included. KV peak is \
+         what all caches of one task hold at once; naive keeps nothing.",
+    );
+    it.heading("What a provider would bill");
+    it.table(dollars_table(costs));
+    it.words(PUBLISHED.words());
+    it.heading("What this does not show");
+    it.words(format!(
+        "No time, and no answer: whether a task is solved is another question. {} How many turns a label stands for is \
+         declared, not measured. Every worker does every task, so more workers are more copies of the same work, not the \
+         same work sooner. Nothing is shared between tasks, though their prompts begin alike.",
+        kind.lengths
+    ));
+    it
+}
+
+fn tasks_table(set: &TaskSet) -> Table {
+    let mut table = Table::new(&["label", "tasks", "turns each"]);
+    for (label, tasks) in set.labels() {
+        let of_label = |label: &str| {
+            let mut tasks = set.tasks.iter();
+            tasks.find(|task| task.label.as_deref() == Some(label))
+        };
+        let turns = of_label(label).map_or_else(|| "-".to_owned(), |task| task.turns.to_string());
+        table.row([label.to_owned(), tasks.to_string(), turns]);
+    }
+    table
+}
+
+fn tokens_table(costs: &[Costs]) -> Table {
+    let mut table = Table::new(&[
+        "workers",
+        "naive",
+        "each keeps",
+        "shared",
+        "keeping saves",
+        "sharing saves",
+        "naive/shared (floor)",
+        "found when shared",
+    ]);
+    for it in costs {
+        let [naive, kept, shared] =
+            [it.naive, it.agent_kv, it.shared].map(|account| account.computed_tokens);
+        let over = |a: u64, b: u64| format!("{:.3}x", a as f64 / b.max(1) as f64);
+        table.row([
+            it.workers.to_string(),
+            grouped(naive),
+            grouped(kept),
+            grouped(shared),
+            over(naive, kept),
+            over(kept, shared),
+            over(naive, shared),
+            format!("{:.1} %", it.shared.hit_rate() * 100.0),
+        ]);
+    }
+    table
+}
+
+/// The three ways of keeping, by name.
+fn arms(costs: &Costs) -> [(&'static str, &Account); 3] {
+    [
+        ("naive", &costs.naive),
+        ("each keeps", &costs.agent_kv),
+        ("shared", &costs.shared),
+    ]
+}
+
+fn operations_table(costs: &[Costs]) -> Table {
+    let header = ["workers", "", "operations", "of them attention", "KV peak"];
+    let mut table = Table::new(&header).left(2);
+    for it in costs {
+        for (name, account) in arms(it) {
+            let needs = Geometry::SMOLLM2_135M.operations(account, ELEMENT_BYTES);
+            let all = needs.matrix + needs.attention;
+            let attention = needs.attention as f64 / (all.max(1)) as f64;
+            let held = u64::try_from(needs.kv_bytes_peak).unwrap_or(u64::MAX);
+            table.row([
+                it.workers.to_string(),
+                name.to_owned(),
+                format!("{:.1} T", all as f64 / 1e12),
+                format!("{:.0} %", attention * 100.0),
+                if held == 0 {
+                    "-".to_owned()
+                } else {
+                    size(held)
+                },
+            ]);
+        }
+    }
+    table
+}
+
+fn dollars_table(costs: &[Costs]) -> Table {
+    let mut table = Table::new(&["workers", "naive", "each keeps", "shared"]);
+    for it in costs {
+        let dollars = |account: &Account, keeps: bool| {
+            format!(
+                "$ {:.2}",
+                Price::dollars(PUBLISHED.microdollars(account, keeps))
+            )
+        };
+        table.row([
+            it.workers.to_string(),
+            dollars(&it.naive, false),
+            dollars(&it.agent_kv, true),
+            dollars(&it.shared, true),
+        ]);
+    }
+    table
+}
