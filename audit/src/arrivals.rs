@@ -10,6 +10,8 @@ use crate::notebook::{Layer, Notebook};
 use crate::seeded::{GAPS, stream};
 use crate::statistics::splitmix64;
 
+/// Said of a run whose requests come by the clock.
+pub(crate) const UNSEEN: &str = "whether requests were sent as soon as they might be: an arm that is kept waiting answers late, and nothing shows who waited";
 /// Numbers of the generator have so many bits in a gap's fraction.
 const FRACTION_BITS: u32 = 53;
 

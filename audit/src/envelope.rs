@@ -349,7 +349,8 @@ impl Workload {
         ] {
             let fits = value.is_none_or(|value| (1..=MAX_SLO_MS).contains(&value));
             notes.check(Layer::Format, fits, || {
-                format!("{name} is {value:?}, expected 1 to {MAX_SLO_MS}")
+                let value = value.unwrap_or_default();
+                format!("{name} is {value}, expected 1 to {MAX_SLO_MS}")
             });
         }
         let by_token = slo.ttft_ms.or(slo.tpot_ms);

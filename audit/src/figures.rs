@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::arms::{Arms, stem};
+use crate::arrivals;
 use crate::envelope::Plan;
 use crate::hash;
 use crate::identity;
@@ -47,6 +48,9 @@ pub(crate) fn check(
     }
     if let Some(ceilings) = &record.machine.ceilings {
         ceilings.check(notes);
+    }
+    if arms.envelope.workload.arrivals.is_some() {
+        notes.not_checked.push(arrivals::UNSEEN.to_owned());
     }
     let identity = identity::recompute(arms, &record.order, arms.envelope.requests());
     let ratios = ratios::recompute(arms, &identity, &record.ratios);

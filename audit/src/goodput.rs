@@ -42,3 +42,40 @@ impl Slo {
             && within(times.scheduled_e2e_ns(), self.e2e_ms)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First and last token 1 and 3 ms after a request that was sent 1 ms late.
+    fn late() -> Times {
+        Times::of(&[NS_OF_MS, 3 * NS_OF_MS]).within((Some(7), 7 + NS_OF_MS), 0)
+    }
+
+    fn slo(ttft_ms: Option<u64>, tpot_ms: Option<u64>, e2e_ms: Option<u64>) -> Slo {
+        Slo {
+            ttft_ms,
+            tpot_ms,
+            e2e_ms,
+        }
+    }
+
+    #[test]
+    fn an_objective_is_kept_up_to_its_last_nanosecond_and_from_when_the_request_was_due() {
+        assert!(slo(Some(2), Some(2), Some(4)).is_kept(&late()));
+        assert!(!slo(Some(1), None, None).is_kept(&late()));
+        assert!(!slo(None, Some(1), None).is_kept(&late()));
+        assert!(!slo(None, None, Some(3)).is_kept(&late()));
+        let later = Times::of(&[NS_OF_MS, 3 * NS_OF_MS]).within((Some(6), 7 + NS_OF_MS), 0);
+        assert!(!slo(Some(2), None, None).is_kept(&later));
+        assert!(!slo(None, None, Some(4)).is_kept(&later));
+        assert!(slo(None, Some(2), None).is_kept(&later));
+    }
+
+    #[test]
+    fn an_answer_of_one_token_keeps_to_no_time_per_token() {
+        let single = Times::of(&[NS_OF_MS]).within((Some(7), 7), 0);
+        assert!(!slo(None, Some(7_200_000), None).is_kept(&single));
+        assert!(slo(Some(1), None, Some(1)).is_kept(&single));
+    }
+}

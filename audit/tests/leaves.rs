@@ -6,7 +6,7 @@
 mod fixture;
 
 use audit::audit_run;
-use fixture::{Fixture, leaves, lie, served};
+use fixture::{Fixture, leaves, lie, scheduled, served};
 use serde_json::{Value, json};
 
 /// Fields of run.json that rest on the writer's word.
@@ -62,6 +62,17 @@ fn every_figure_of_another_engine_is_recomputed_or_named_as_asserted() {
     assert!(caught > 150, "{caught}");
 }
 
+#[test]
+fn every_figure_of_requests_that_come_by_the_clock_is_recomputed() {
+    for honest in [scheduled::run, scheduled::beside_servers] {
+        for (part, least) in [("/goodput/", 9), ("/scheduled_", 18), ("/ratios/", 20)] {
+            let (caught, asserted) = record_leaves(honest, part);
+            assert_eq!(asserted, 0);
+            assert!(caught >= least, "{part} {caught}");
+        }
+    }
+}
+
 /// Changes every value of a record whose pointer has `part` in it; how many were caught, and how many are asserted.
 fn record_leaves(honest: fn() -> Fixture, part: &str) -> (usize, usize) {
     let fixture = honest();
@@ -104,11 +115,14 @@ fn record_leaves(honest: fn() -> Fixture, part: &str) -> (usize, usize) {
 fn every_figure_of_a_trace_is_recomputed_or_named_as_asserted() {
     let honest = || Fixture::new(&["instance-shared", "fused"], 1);
     assert!(trace_leaves(honest, "fused-0", &UNSEEN) > 200);
+    assert!(trace_leaves(scheduled::run, "fused-0", &UNSEEN) > 200);
 }
 
 #[test]
 fn every_figure_of_a_servers_trace_and_its_score_is_recomputed_or_named_as_asserted() {
     let caught = trace_leaves(served::run, "llama-server.shared-0", &TOLD);
+    assert!(caught > 130, "{caught}");
+    let caught = trace_leaves(scheduled::beside_servers, "llama-server.shared-0", &TOLD);
     assert!(caught > 130, "{caught}");
     let caught = trace_leaves(served::run, "llama-server.shared-0.score", &TOLD);
     assert!(caught > 30, "{caught}");

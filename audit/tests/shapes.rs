@@ -23,12 +23,15 @@ const NAMED: [&str; 7] = [
     "base",
 ];
 /// Fields that may be left out.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 8] = [
     "shared_attention",
     "ceilings",
     "noise",
     "margin_millinats",
     "request_limit_s",
+    "ttft_ms",
+    "tpot_ms",
+    "e2e_ms",
 ];
 /// Fields of a line that the fixture takes out before it writes the others.
 const HEAD: [&str; 2] = ["t_ns", "kind"];
@@ -160,6 +163,7 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
         shapes += check(session, part, &mut seen);
         shapes += check(fixture::cells::run, part, &mut seen);
         shapes += check(fixture::served::outside, part, &mut seen);
+        shapes += check(fixture::scheduled::run, part, &mut seen);
     }
     let mut lines = |honest: fn() -> Fixture, trace: &'static str| {
         for place in 0..honest().traces[trace].len() {
@@ -168,6 +172,7 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
     };
     lines(session, "agent-kv-0");
     lines(fixture::served::run, "llama-server.shared-0");
+    lines(fixture::scheduled::run, "fused-0");
     lines(fixture::served::run, "llama-server.shared-0.score");
     lines(fixture::cells::run, "fleet.fak-0");
     lines(fixture::cells::run, "prompt.llama-bench.fa1-0");

@@ -6,7 +6,7 @@
 mod fixture;
 
 use audit::{Layer, Report, audit_run};
-use fixture::{AGENTS, DECODE, Fixture, PREFIX, answers, ids_sha256, sha256, simulate};
+use fixture::{AGENTS, DECODE, Fixture, PREFIX, answers, ids_sha256, scheduled, sha256, simulate};
 use serde_json::{Value, json};
 
 const REPS: u64 = 5;
@@ -149,6 +149,16 @@ fn turns_that_cannot_be_declared_are_refused() {
         fixture.redeclare();
         refused(&fixture, Layer::Format, "run.arm_turns");
     }
+}
+
+#[test]
+fn an_arm_of_fewer_turns_is_due_the_first_of_them_and_the_clock_withholds_its_ratios() {
+    let offsets = scheduled::offsets("constant");
+    let slo = json!({ "e2e_ms": 2 });
+    let fixture = scheduled::by_clock(uneven(), "constant", &offsets, Some(slo));
+    assert_eq!(fixture.record["arms"]["naive"]["goodput"]["offered"], 10);
+    let report = audited(&fixture);
+    assert_eq!(report.exit_code(), 0, "{}", report.render());
 }
 
 #[test]

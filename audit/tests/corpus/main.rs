@@ -141,6 +141,10 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::served::silent,
         fixture::served::failed,
         fixture::shorter::first_turn_only,
+        fixture::scheduled::run,
+        fixture::scheduled::poisson,
+        fixture::scheduled::beside_servers,
+        fixture::scheduled::single,
     ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());

@@ -196,6 +196,7 @@ fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_a
         fixture::quarantined::run(),
         fixture::quarantined::evicting(),
         fixture::served::outside(),
+        fixture::scheduled::run(),
     ] {
         for (schema, document, file, least) in [
             (&run, &fixture.record, "run.json", 400),
@@ -222,13 +223,14 @@ fn a_trace_line_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
         .traces
         .insert("instance-shared-0".to_owned(), vec![begun, failed]);
     let strained = fixture::quarantined::run();
-    let served = fixture::served::run();
+    let (served, scheduled) = (fixture::served::run(), fixture::scheduled::run());
     let mut unread = 0;
     for (fixture, trace) in [
         (&session, "fused-0"),
         (&session, "instance-shared-0"),
         (&strained, "fused-0"),
         (&strained, "agent-kv-0"),
+        (&scheduled, "fused-0"),
         (&served, "llama-server.shared-0"),
         (&served, "llama-server.shared-0.score"),
         (&cells, "fleet.fak-0"),

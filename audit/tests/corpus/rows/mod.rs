@@ -6,6 +6,7 @@
 mod answers;
 mod begins;
 mod cells;
+mod clock;
 mod declared;
 mod files;
 mod lines;
@@ -259,6 +260,9 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         served::ASKED,
         scores::SCORES,
         served::RECORDED,
+        clock::ASKED,
+        clock::SENT,
+        clock::RECORDED,
     ];
     groups.into_iter().flatten().collect()
 }
