@@ -122,6 +122,17 @@ pub(crate) static BEGUN: &[Forgery] = &[
         ("/program/arguments/9", "\"on\""),
     ),
     lied(
+        "a build of a server that nobody here started",
+        Settings,
+        (WARM, BEGIN),
+        "started without arguments nothing else can be known",
+        |it| {
+            for name in [WARM_0, "llama-server.agent-1"] {
+                it.lines(name, "begin_server")[0]["program"]["arguments"] = json!([]);
+            }
+        },
+    ),
+    lied(
         "a server started otherwise in one repetition",
         Settings,
         ("trace/llama-server.agent-1.jsonl", BEGIN),
