@@ -21,16 +21,14 @@ fn a_thousand_agents_give_the_published_path_and_prefix() {
         (52, 4149, 57)
     );
     assert_eq!(fanout(1024).prefix_tokens_saved(), Some(2_095_104));
-    let speedups =
-        [(4, 3.0), (16, 11.0), (64, 29.0), (256, 57.7), (1024, 72.8)].map(|(agents, times)| {
-            let path = fanout(agents).path().unwrap();
-            let found = path.total_turns as f64 / path.critical_turns as f64;
-            ((found * 10.0).round() / 10.0, times)
-        });
-    assert!(
-        speedups.iter().all(|(found, times)| found == times),
-        "{speedups:?}"
-    );
+    let speedups = [4, 16, 64, 256, 1024].map(|agents| {
+        let path = fanout(agents).path().unwrap();
+        format!(
+            "{:.1}",
+            path.total_turns as f64 / path.critical_turns as f64
+        )
+    });
+    assert_eq!(speedups, ["3.0", "11.0", "29.0", "57.7", "72.8"]);
     assert_eq!(
         Fanout {
             agents: u64::MAX,
