@@ -215,7 +215,8 @@ pub struct RunArguments {
     pub programs: Vec<(String, PathBuf)>,
     /// Ask a llama-server that runs already: llama-server=http://127.0.0.1:PORT
     ///
-    /// It must have the run's model (-m and a whole path), a slot for each agent (-np), --slot-save-path.
+    /// It must have the run's model (-m and a whole path), a slot for each agent (-np), --slot-save-path. Its slots are
+    /// emptied before each repetition, and shared arms leave prefix.bin where it saves them. Times are compared with nobody's.
     #[arg(long, value_name = "PROGRAM=URL", value_parser = attached, conflicts_with = "programs")]
     pub attach: Option<SocketAddr>,
     /// Where the evidence goes; must not exist or be empty

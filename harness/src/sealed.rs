@@ -137,6 +137,11 @@ fn base_of(body: &Body) -> Option<&str> {
 }
 
 impl SealedRun {
+    /// Whether requests came at times of their own.
+    pub fn comes_by_the_clock(&self) -> bool {
+        !self.asked["workload"]["arrivals"].is_null()
+    }
+
     /// Reads the run in `directory`, unless its evidence is broken.
     pub fn open(directory: &Path, world: &World) -> Result<Self, Error> {
         let path = world.working_directory.join(directory);

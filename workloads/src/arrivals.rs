@@ -100,6 +100,9 @@ impl fmt::Display for Objective {
             ("TPOT", self.tpot_ms),
             ("E2E", self.e2e_ms),
         ];
+        if *self == Self::default() {
+            return f.write_str("{}");
+        }
         let words = limits.map(|(name, limit)| limit.map(|ms| format!("{name} <= {ms} ms")));
         f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -1,17 +1,11 @@
 //! Data sets: the published counts of those we were handed, and what is refused of others.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+mod common;
 
+use common::reference;
 use proptest::prelude::*;
 use workloads::datasets::{Task, TaskSet, Turns, declared, swebench, webbench};
-
-/// A file of other people's data, which is not ours to commit.
-fn shared(name: &str) -> String {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("../../shared/traces/fak-testdata").join(name);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
 
 fn swebench_turns() -> Turns {
     declared(&swebench::TURNS, &[])
@@ -23,7 +17,7 @@ fn webbench_turns() -> Turns {
 
 /// Computed prompt tokens: naive, kept by each worker, shared by the workers on a task; counted, and by closed form.
 fn computed(set: &TaskSet, workers: u64) -> [u64; 3] {
-    let costs = set.costs(workers).unwrap();
+    let costs = set.costs(workers, false).unwrap();
     let counted = [costs.naive, costs.agent_kv, costs.shared].map(|it| it.computed_tokens);
     assert_eq!(counted, set.closed_forms(workers).unwrap());
     counted
@@ -31,7 +25,10 @@ fn computed(set: &TaskSet, workers: u64) -> [u64; 3] {
 
 #[test]
 fn the_smoke_set_of_swebench_gives_the_published_counts() {
-    let set = swebench::read(&shared("swebench_smoke.json"), "smoke", &swebench_turns()).unwrap();
+    let Some(text) = reference("swebench_smoke.json") else {
+        return;
+    };
+    let set = swebench::read(&text, "smoke", &swebench_turns()).unwrap();
     let turns = set.turns();
     assert_eq!(
         (turns.min, turns.median, turns.max, turns.total),
@@ -47,9 +44,27 @@ fn the_smoke_set_of_swebench_gives_the_published_counts() {
     }
 }
 
+/// fak-facts 1.1: what is left where a process-wide cache finds the base of every prompt.
+#[test]
+fn tasks_that_share_their_base_gain_already_with_one_worker() {
+    let Some(text) = reference("swebench_smoke.json") else {
+        return;
+    };
+    let set = swebench::read(&text, "smoke", &swebench_turns()).unwrap();
+    for (workers, times) in [(1, "1.233"), (2, "1.270"), (4, "1.289"), (8, "1.299")] {
+        let costs = set.costs(workers, true).unwrap();
+        let (kept, shared) = (costs.agent_kv, costs.shared_base.unwrap());
+        let found = kept.computed_tokens as f64 / shared.computed_tokens as f64;
+        assert_eq!(format!("{found:.3}"), times, "{workers} workers");
+        assert_eq!(kept.prompt_tokens, shared.prompt_tokens);
+    }
+}
+
 #[test]
 fn the_set_of_twenty_is_refused_until_its_labels_are_declared() {
-    let text = shared("swebench_verified_20_difficulty.json");
+    let Some(text) = reference("swebench_verified_20_difficulty.json") else {
+        return;
+    };
     let refused = swebench::read(&text, "twenty", &swebench_turns())
         .unwrap_err()
         .to_string();
@@ -79,7 +94,10 @@ fn the_set_of_twenty_is_refused_until_its_labels_are_declared() {
 
 #[test]
 fn the_sample_of_webbench_gives_the_published_counts() {
-    let set = webbench::read(&shared("sample-tasks.jsonl"), "sample", &webbench_turns()).unwrap();
+    let Some(text) = reference("sample-tasks.jsonl") else {
+        return;
+    };
+    let set = webbench::read(&text, "sample", &webbench_turns()).unwrap();
     assert_eq!(set.turns().total, 99);
     assert_eq!(computed(&set, 1), [3_381_379, 217_382, 217_382]);
     assert_eq!(computed(&set, 4), [13_525_516, 869_528, 823_682]);
@@ -87,7 +105,9 @@ fn the_sample_of_webbench_gives_the_published_counts() {
 
 #[test]
 fn webvoyager_gives_the_published_counts() {
-    let text = shared("webvoyager-converted.jsonl");
+    let Some(text) = reference("webvoyager-converted.jsonl") else {
+        return;
+    };
     let set = webbench::read(&text, "webvoyager", &webbench_turns()).unwrap();
     assert_eq!((set.tasks.len(), set.turns().total), (643, 8745));
     assert_eq!(computed(&set, 1), [170_930_292, 19_386_804, 19_386_804]);
@@ -103,7 +123,7 @@ proptest! {
         let tasks = shapes.iter().enumerate().map(|(place, (prefix, turns))| Task {
             name: place.to_string(), label: None, prefix: *prefix, turns: *turns,
         });
-        let set = TaskSet { tasks: tasks.collect(), decode, result };
+        let set = TaskSet { tasks: tasks.collect(), base: 0, decode, result };
         let found = computed(&set, workers);
         prop_assert!(found[0] >= found[1] && found[1] >= found[2]);
         prop_assert!(workers > 1 || found[1] == found[2]);
@@ -196,18 +216,45 @@ fn what_a_webbench_set_may_not_say_is_refused_with_the_row() {
 }
 
 #[test]
+fn a_label_given_for_nothing_and_an_empty_one_are_refused() {
+    let given = declared(&swebench::TURNS, &[("<15mn".to_owned(), 30)]);
+    let refused = swebench::read(r#"{"t": "<15min"}"#, "x", &given);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("\"<15mn\", and no task has that label"),
+        "{refused}"
+    );
+    assert!(swebench::read(r#"{"t": "<15min"}"#, "x", &given.for_several_sets()).is_ok());
+    let refused = swebench::read(r#"{"t": ""}"#, "x", &swebench_turns());
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("row 1: the label of difficulty is empty"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn shapes_nobody_means_are_refused_before_anything_is_counted() {
     let set = swebench::read(r#"{"t": "<15min"}"#, "x", &swebench_turns()).unwrap();
     for workers in [0, 1025, u64::MAX] {
-        let refused = set.costs(workers).unwrap_err().to_string();
+        let refused = set.costs(workers, false).unwrap_err().to_string();
         assert!(
             refused.contains("workers") && refused.contains("1 to 1024"),
             "{refused}"
         );
     }
+    let long = declared(&[("long", 1000)], &[]);
+    let many = swebench::read(r#"{"t": "long"}"#, "x", &long).unwrap();
+    let refused = many.costs(1024, false).unwrap_err().to_string();
+    assert!(refused.contains("fewer workers or turns"), "{refused}");
     let set = TaskSet {
         result: u64::MAX,
         ..set
     };
-    assert!(set.costs(1).unwrap_err().to_string().contains("result"));
+    assert!(
+        set.costs(1, false)
+            .unwrap_err()
+            .to_string()
+            .contains("result")
+    );
 }

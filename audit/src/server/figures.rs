@@ -253,8 +253,13 @@ impl Score {
     }
 }
 
-/// Why a ratio to this arm is withheld for its answers, if it is.
+/// Why a ratio to this arm is withheld for its settings or its answers, if it is.
 pub(crate) fn withheld(arm: &str, arms: &Arms<'_>) -> Option<String> {
+    let mut traces = arms.served(arm);
+    let first = traces.next();
+    if first.is_some_and(|(trace, _)| trace.begin.program.arguments.is_empty()) {
+        return Some(format!("how it was started is unknown: {arm}"));
+    }
     let Some(score) = Score::of(arm, arms) else {
         return Some(format!("not scored: {arm}"));
     };

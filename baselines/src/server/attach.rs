@@ -23,11 +23,20 @@ pub(super) async fn adopt(
     let clock = host.clock;
     let (get, empty) = (Method::GET, String::new());
     let props = text(&endpoint, get, "/props", empty, QUESTION_LIMIT_S, clock).await?;
-    let Loaded { model, slots } = llama::loaded(&props).map_err(Error::External)?;
+    let loaded = llama::loaded(&props).map_err(Error::External)?;
+    let (held, needed) = (loaded.slot_positions(), asked.positions_needed);
+    let Loaded { model, slots, .. } = loaded;
     if slots != asked.slots {
         return Err(Error::External(format!(
             "the server at {} has {slots} slots, and {} agents need one each: start it with -np {1}",
             server.address, asked.slots
+        )));
+    }
+    if let Some(held) = held.filter(|held| *held < needed) {
+        return Err(Error::External(format!(
+            "a slot of the server at {} holds {held} positions, and a transcript has {needed}: start it with -c {}",
+            server.address,
+            needed * slots
         )));
     }
     let file = model.display();

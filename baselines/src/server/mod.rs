@@ -45,6 +45,8 @@ const LLAMA_SERVER: &str = "llama-server";
 const WHOLE: Llama = Llama { stream: false };
 /// For loading a model from a cold disk.
 const START_LIMIT_S: u64 = 300;
+/// For one that runs already.
+const ATTACH_LIMIT_S: u64 = 5;
 /// Between two looks at whether it is up.
 const LOOK: Duration = Duration::from_millis(20);
 /// For short questions.
@@ -123,6 +125,7 @@ fn asked<'a>(
         threads: envelope.run.threads,
         slots: envelope.workload.agents,
         slot_positions: wanted.next_multiple_of(CONTEXT_STEP),
+        positions_needed: transcript as usize,
     }
 }
 
@@ -234,8 +237,14 @@ fn serve<W: Write>(
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        await_start(&mut server, host).await?;
-        if job.servers.attached.is_some() {
+        let attached = job.servers.attached.is_some();
+        let limit_s = if attached {
+            ATTACH_LIMIT_S
+        } else {
+            START_LIMIT_S
+        };
+        await_start(&mut server, limit_s, host).await?;
+        if attached {
             attach::adopt(&server, asked, &of_model.sha256, host).await?;
         }
         let load_ns = trace.now().saturating_sub(start_ns);
@@ -302,7 +311,7 @@ fn start(job: &ArmJob, asked: &Asked<'_>) -> Result<Started, Error> {
 }
 
 /// Waits until it answers that it is well.
-async fn await_start(server: &mut Started, host: &Host<'_>) -> Result<(), Error> {
+async fn await_start(server: &mut Started, limit_s: u64, host: &Host<'_>) -> Result<(), Error> {
     let start_ns = (host.clock)();
     let endpoint = Endpoint::from(server.address);
     loop {
@@ -316,10 +325,10 @@ async fn await_start(server: &mut Started, host: &Host<'_>) -> Result<(), Error>
             let words = "the server was stopped, since nobody waited for it any more";
             return Err(Error::External(words.to_owned()));
         }
-        if (host.clock)().saturating_sub(start_ns) > START_LIMIT_S * 1_000_000_000 {
+        if (host.clock)().saturating_sub(start_ns) > limit_s * 1_000_000_000 {
             let last = server.last_words();
             return Err(Error::External(format!(
-                "the server was not up within {START_LIMIT_S} s: {error}; {last}"
+                "the server was not up within {limit_s} s: {error}; {last}"
             )));
         }
         tokio::time::sleep(LOOK).await;

@@ -28,6 +28,8 @@ pub(super) struct Asked<'a> {
     pub(super) slots: usize,
     /// Positions of a slot.
     pub(super) slot_positions: usize,
+    /// As many as the longest transcript fills.
+    pub(super) positions_needed: usize,
 }
 
 /// Arguments of llama.cpp's server. Batch sizes stay at their defaults; its cache in RAM is off, since it moves what

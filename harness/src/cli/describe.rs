@@ -17,7 +17,7 @@ pub enum Subject {
     #[command(after_help = "Examples:
   harness describe swebench smoke.json
   harness describe swebench twenty.json --turns '<15 min fix=12' --turns '15 min - 1 hour=22' --turns '1-4 hours=38'
-  harness describe swebench smoke.json --workers 1,8 --md smoke.md
+  harness describe swebench smoke.json --workers 1,2,4,8 --share-base --md smoke.md
 
 Exit codes: 0 counted, 2 the file says what cannot be taken")]
     Swebench(TaskArguments),
@@ -58,12 +58,15 @@ pub struct TaskArguments {
     #[arg(value_name = "DATASET")]
     pub dataset: PathBuf,
     /// Workers that each do all tasks
-    #[arg(long, value_name = "W,W,...", value_delimiter = ',', default_values_t = [1, 2, 4, 8],
+    #[arg(long, value_name = "W,W,...", value_delimiter = ',', default_values_t = [1],
           value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub workers: Vec<u64>,
     /// How many turns a label stands for; may be repeated
     #[arg(long, value_name = "LABEL=N", value_parser = turns)]
     pub turns: Vec<(String, u64)>,
+    /// Count what is saved if tasks share the beginning of their prompts too
+    #[arg(long)]
+    pub share_base: bool,
     /// How it is shown.
     #[command(flatten)]
     pub shown: Shown,

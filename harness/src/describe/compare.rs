@@ -62,16 +62,24 @@ pub(super) fn run(
         (&tasks::SWEBENCH, &arguments.swebench),
         (&tasks::WEBBENCH, &arguments.webbench),
     ];
+    let mut unused: Vec<&String> = arguments.turns.iter().map(|(label, _)| label).collect();
     for (kind, files) in sets {
         for file in files {
-            let (name, set) = kind.read(file, &arguments.turns, world)?;
-            let costs = set.costs(WORKERS);
+            let turns = kind.turns(&arguments.turns).for_several_sets();
+            let (name, set) = kind.read(file, &turns, world)?;
+            let labels = set.labels();
+            unused.retain(|label| !labels.contains_key(label.as_str()));
+            let costs = set.costs(WORKERS, false);
             let costs = costs.map_err(|error| Error::Usage(error.to_string()))?;
             works.push(Work {
                 name: format!("{name}, {WORKERS} workers"),
                 accounts: [costs.naive, costs.agent_kv, costs.shared],
             });
         }
+    }
+    if let Some(label) = unused.first() {
+        let problem = format!("--turns gives turns for {label:?}, and no task has that label");
+        return Err(Error::Usage(problem));
     }
     let tight: Vec<Tight> = Radix::ALL.into_iter().map(in_little_room).collect();
     document(&works, &tight).show(&as_json(&works, &tight), &arguments.shown, world, out)
@@ -129,7 +137,7 @@ fn document(works: &[Work], tight: &[Tight]) -> Document {
     let mut it = Document::new("Kinds of work under one account");
     it.words(
         "What prompts cost by who finds what was computed before, counted request by request by the same rules for all kinds. \
-         Nothing was run (MODELED).",
+         Nothing was run (MODELED). Web agents' steps are charged as prompt, as in the reports these sets come from.",
     );
     it.heading("Prompt tokens computed, with room for everything");
     let mut table = Table::new(&[

@@ -146,13 +146,13 @@ fn document(arguments: &FanoutArguments, rows: &[Row]) -> Document {
     }
     it.table(table);
     it.words(format!(
-        "Profile {}; the middle of {} trials. How often agents ask the same is assumed, so this shows what follows from the \
+        "Profile {}, with the reference system's probabilities (QUOTED) and draws of our own; the middle of {} trials. How often agents ask the same is assumed, so this shows what follows from the \
          assumption and nothing about any fleet. Two controls must give 0: one agent, and agents with nothing in common.",
         arguments.profile, arguments.trials
     ));
     it.heading("4. What an engine takes");
     it.words(
-        "Not here. Tokens, time and memory of a real fan-out come from running an envelope and stand in BENCHMARK-AUTHORITY.md.",
+        "Not here, and nowhere yet: no envelope asks for a fan-out. Its tokens, time and memory will come from running one.",
     );
     it
 }

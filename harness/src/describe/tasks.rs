@@ -40,8 +40,8 @@ pub(super) const WEBBENCH: Kind = Kind {
     turns: &webbench::TURNS,
     reader: webbench::read,
     lengths: "Lengths are those that the reference system's published reports assume (QUOTED): a prompt of 3000 tokens and \
-        a quarter of the bytes of its description and instructions, a step and a page of 2150 tokens handed back a turn, \
-        nothing decoded.",
+        a quarter of the bytes of its description and instructions, a step and a page of 2150 tokens handed back a turn. \
+        The step is what the agent decoded; those reports charge it as prompt, so this does too, and bills no answer.",
 };
 
 /// Reads the set, counts, shows.
@@ -51,40 +51,59 @@ pub(super) fn run(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let (name, set) = kind.read(&arguments.dataset, &arguments.turns, world)?;
+    let turns = kind.turns(&arguments.turns);
+    let (name, set) = kind.read(&arguments.dataset, &turns, world)?;
     let usage = |error: DatasetError| Error::Usage(error.to_string());
     let costs: Vec<Costs> = arguments
         .workers
         .iter()
-        .map(|&workers| set.costs(workers).map_err(usage))
+        .map(|&workers| set.costs(workers, arguments.share_base).map_err(usage))
         .collect::<Result<_, _>>()?;
     let document = document(kind, &name, &set, &costs);
     document.show(&as_json(&name, &set, &costs), &arguments.shown, world, out)
 }
 
 impl Kind {
+    /// Turns by label, those given over the others.
+    pub(super) fn turns(&self, given: &[(String, u64)]) -> Turns {
+        declared(self.turns, given)
+    }
+
     /// Reads a file: what it is called, and what is in it.
     pub(super) fn read(
         &self,
         file: &Path,
-        turns: &[(String, u64)],
+        turns: &Turns,
         world: &World,
     ) -> Result<(String, TaskSet), Error> {
         let path = world.working_directory.join(file);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let turns = declared(self.turns, turns);
-        let set = (self.reader)(&text, &name, &turns);
+        let set = (self.reader)(&text, &name, turns);
         let set = set.map_err(|error| Error::Usage(error.to_string()))?;
         Ok((name.into_owned(), set))
     }
 }
 
+/// The words of `arms` are those of `describe session`: an agent is a worker with an instance of its own, so that instances
+/// share nothing but in `fused`.
 fn as_json(name: &str, set: &TaskSet, costs: &[Costs]) -> Value {
+    let arm = |account: &Account| {
+        json!({
+            "prefill_tokens_computed": account.computed_tokens, "prefill_tokens_logical": account.prompt_tokens,
+            "prefix_tokens_hit": account.reused_tokens, "decode_tokens": account.decode_tokens,
+        })
+    };
+    let arms = costs.first().map(|it| {
+        json!({
+            "naive": arm(&it.naive), "agent-kv": arm(&it.agent_kv), "agent-kv-batched": arm(&it.agent_kv),
+            "instance-shared": arm(&it.agent_kv), "fused": arm(&it.shared),
+        })
+    });
     json!({
         "provenance": "MODELED", "dataset": name, "tasks": set.tasks.len(), "labels": set.labels(), "turns": set.turns(),
-        "decode": set.decode, "result": set.result, "costs": costs, "price": PUBLISHED,
+        "base": set.base, "decode": set.decode, "result": set.result, "arms": arms, "costs": costs, "price": PUBLISHED,
     })
 }
 
@@ -108,7 +127,8 @@ fn document(kind: &Kind, name: &str, set: &TaskSet, costs: &[Costs]) -> Document
         "naive: every turn computes its whole context again; nobody ships that, and ratios over it are a floor. each \
          keeps: every worker has a cache of its own, so only what is new in a turn is computed. shared: workers on the same \
          task find the prompt that another computed. keeping saves is naive over each keeps, and has nothing to do with \
-         sharing. sharing saves is each keeps over shared: the only column that an engine that shares may claim.",
+         sharing. sharing saves is each keeps over shared: the only column that an engine that shares may claim. shared, base too: with \
+         --share-base, the beginning that all prompts have in common is found across tasks as well.",
     );
     it.heading("What a model makes of it (SmolLM2-135M, half precision)");
     it.table(operations_table(costs));
@@ -123,7 +143,7 @@ fn document(kind: &Kind, name: &str, set: &TaskSet, costs: &[Costs]) -> Document
     it.words(format!(
         "No time, and no answer: whether a task is solved is another question. {} How many turns a label stands for is \
          declared, not measured. Every worker does every task, so more workers are more copies of the same work, not the \
-         same work sooner. Nothing is shared between tasks, though their prompts begin alike.",
+         same work sooner. Nothing is shared between tasks, though their prompts begin alike, unless --share-base asks for it.",
         kind.lengths
     ));
     it
@@ -143,7 +163,7 @@ fn tasks_table(set: &TaskSet) -> Table {
 }
 
 fn tokens_table(costs: &[Costs]) -> Table {
-    let mut table = Table::new(&[
+    let header = [
         "workers",
         "naive",
         "each keeps",
@@ -152,12 +172,18 @@ fn tokens_table(costs: &[Costs]) -> Table {
         "sharing saves",
         "naive/shared (floor)",
         "found when shared",
-    ]);
+    ];
+    // A column that nobody asked for would be dashes.
+    let on_base = costs.iter().any(|it| it.shared_base.is_some());
+    let more = on_base.then_some("shared, base too");
+    let header: Vec<&str> = header.into_iter().chain(more).collect();
+    let mut table = Table::new(&header);
     for it in costs {
         let [naive, kept, shared] =
             [it.naive, it.agent_kv, it.shared].map(|account| account.computed_tokens);
         let over = |a: u64, b: u64| format!("{:.3}x", a as f64 / b.max(1) as f64);
-        table.row([
+        let on_base = it.shared_base.map(|it| grouped(it.computed_tokens));
+        let row = [
             it.workers.to_string(),
             grouped(naive),
             grouped(kept),
@@ -166,7 +192,8 @@ fn tokens_table(costs: &[Costs]) -> Table {
             over(kept, shared),
             over(naive, shared),
             format!("{:.1} %", it.shared.hit_rate() * 100.0),
-        ]);
+        ];
+        table.row(row.into_iter().chain(on_base));
     }
     table
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::read_json;
-use super::servers::Stage;
+use super::servers::{Stage, ratio};
 
 /// A played server of ours, started as its user would.
 struct Running {
@@ -24,9 +24,11 @@ impl Running {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let mut command = Command::new(stage.server());
+        // The played server takes the first of two.
+        command.args(more);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
         command.args(["-np", slots, "-c", "1024", "-t", "2", "-fa", "off"]);
-        command.arg("-m").arg(model).args(more);
+        command.arg("-m").arg(model);
         command.env("FAKE_ANSWERS", stage.answers());
         command.stderr(Stdio::null());
         let child = command.spawn().unwrap();
@@ -72,6 +74,14 @@ fn a_server_that_runs_is_asked_twice_from_cold_and_left_running() {
         let program = &record["arms"]["llama-server:shared"]["server"]["program"];
         assert_eq!(program["arguments"].as_array().unwrap().len(), 0);
         assert_eq!(program["sha256"], Value::Null);
+        // With how many threads it answers nobody knows, so its time is compared with nobody's.
+        let beside = ratio(&outcome, "fused", "llama-server:shared");
+        let withheld = "how it was started is unknown: llama-server:shared";
+        assert_eq!(
+            (&beside["withheld"], &beside["verdict"]),
+            (&withheld.into(), &Value::Null)
+        );
+        assert!(beside["prefill_tokens"].is_number());
         assert!(server.still_runs());
     }
     let shown = stage.run(&run[..4], "").expect(0).stdout();
@@ -89,6 +99,12 @@ fn a_server_that_is_not_the_one_needed_fails_its_arms_with_what_to_start_it_with
     for (count, file, more, words) in [
         ("3", &model, &keep[..], "start it with -np 2"),
         ("2", &other, &keep, "is not the model of this run"),
+        (
+            "2",
+            &model,
+            &[keep[0], keep[1], "-c", "100"],
+            "start it with -c",
+        ),
         ("2", &model, &[], "--slot-save-path"),
     ] {
         let server = Running::start(&stage, count, file, more);
@@ -107,6 +123,27 @@ fn a_server_that_is_not_the_one_needed_fails_its_arms_with_what_to_start_it_with
         let said = said.as_str().unwrap_or("no error");
         assert!(said.contains(words), "{said}");
     }
+}
+
+#[test]
+fn an_address_where_nobody_listens_is_given_up_soon() {
+    let stage = Stage::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("llama-server=http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let arguments = [
+        "run",
+        "beside.toml",
+        "--reps",
+        "1",
+        "--attach",
+        &url,
+        "--json",
+    ];
+    let outcome = stage.run(&arguments, "").expect(5).json();
+    let said = &outcome["arms"]["llama-server:agent"]["error"];
+    let said = said.as_str().unwrap_or("no error");
+    assert!(said.contains("not up within 5 s"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{Finished, Place};
 
 /// Says that a test did not run, and where `./test.sh` counts it.
 #[allow(clippy::print_stderr)] // a skip that nobody hears of is a lie
-fn skip(why: &str) {
+pub(super) fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
     let Some(log) = std::env::var_os("FAK_SKIPS") else {
         return;

@@ -42,19 +42,44 @@ impl Geometry {
         vocab: 49_152,
     };
 
+    /// Elements of the queries of a position in a layer.
+    fn queries(&self) -> u128 {
+        u128::from(self.heads) * u128::from(self.head_dim)
+    }
+
+    /// Elements of the keys of a position in a layer, and as many of its values.
+    fn keys(&self) -> u128 {
+        u128::from(self.kv_heads) * u128::from(self.head_dim)
+    }
+
+    /// Multiplications and additions of weights: of so many positions, of which so many have logits.
+    pub(crate) fn matrix_operations(&self, rows: u128, logit_rows: u128) -> u128 {
+        let hidden = u128::from(self.hidden);
+        let attended = 2 * hidden * (self.queries() + self.keys());
+        let of_layer = attended + 3 * hidden * u128::from(self.feed_forward);
+        let head = logit_rows * hidden * u128::from(self.vocab);
+        2 * (rows * u128::from(self.layers) * of_layer + head)
+    }
+
+    /// Multiplications and additions of attention, for so many pairs of a query and a position it attends to.
+    pub(crate) fn attention_operations(&self, attended_positions: u128) -> u128 {
+        4 * u128::from(self.layers) * self.queries() * attended_positions
+    }
+
+    /// Bytes of the keys and values of a position, with elements of so many bytes.
+    pub(crate) fn position_bytes(&self, element_bytes: u128) -> u128 {
+        2 * u128::from(self.layers) * self.keys() * element_bytes
+    }
+
     /// What `account` takes, with keys and values of `element_bytes` each.
     pub fn operations(&self, account: &Account, element_bytes: u64) -> Operations {
         let wide = u128::from;
-        let queries = self.heads * self.head_dim;
-        let keys = self.kv_heads * self.head_dim;
-        let of_layer = 2 * self.hidden * (queries + keys) + 3 * self.hidden * self.feed_forward;
-        let rows = wide(account.computed_tokens) + wide(account.decode_tokens);
-        let head = wide(account.decode_tokens) * wide(self.hidden * self.vocab);
+        let decoded = wide(account.decode_tokens);
+        let held = wide(account.held_tokens_peak);
         Operations {
-            matrix: 2 * (rows * wide(self.layers * of_layer) + head),
-            attention: 4 * wide(self.layers * queries) * account.attended_positions,
-            kv_bytes_peak: wide(2 * self.layers * keys * element_bytes)
-                * wide(account.held_tokens_peak),
+            matrix: self.matrix_operations(wide(account.computed_tokens) + decoded, decoded),
+            attention: self.attention_operations(account.attended_positions),
+            kv_bytes_peak: self.position_bytes(wide(element_bytes)) * held,
         }
     }
 }

@@ -145,6 +145,8 @@ pub fn replay(model: &CacheModel, requests: impl IntoIterator<Item = Request>) -
 struct Caches {
     model: CacheModel,
     by_key: BTreeMap<u64, Tree>,
+    /// Tokens all of them hold.
+    held: u64,
     account: Account,
 }
 
@@ -153,6 +155,7 @@ impl Caches {
         Self {
             model,
             by_key: BTreeMap::new(),
+            held: 0,
             account: Account::default(),
         }
     }
@@ -179,14 +182,15 @@ impl Caches {
         let mut found = 0;
         if let Some(key) = self.key(request) {
             let cache = self.by_key.entry(key).or_default();
+            let before = cache.tokens();
             found = cache.find(&request.prompt);
             let said = request.prompt.iter().copied().chain(request.answer);
             cache.insert(&said.collect::<Vec<_>>());
             if let Some(capacity) = self.model.capacity_tokens {
                 cache.evict_to(capacity);
             }
-            let held = self.by_key.values().map(Tree::tokens).sum();
-            self.account.held_tokens_peak = self.account.held_tokens_peak.max(held);
+            self.held = self.held - before + cache.tokens();
+            self.account.held_tokens_peak = self.account.held_tokens_peak.max(self.held);
         }
         self.account.requests += 1;
         self.account.prompt_tokens += asked;
@@ -205,9 +209,9 @@ impl Caches {
     }
 }
 
-/// In JSON numbers end at 64 bits: beyond, the greatest of them.
+/// In JSON numbers end at 64 bits: beyond, null.
 fn as_u64<S: serde::Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(u64::try_from(*value).unwrap_or(u64::MAX))
+    u64::try_from(*value).ok().serialize(serializer)
 }
 
 /// Positions that `count` positions behind `prior` others attend to, each to all before it and to itself.

@@ -31,14 +31,17 @@ fn text(text: u64, tokens: u64) -> impl Iterator<Item = Span> {
     (0..tokens).map(move |place| token(text, place))
 }
 
-/// Agents that share a prefix and take turns: every agent's turn before anybody's next. `task` tells apart the prefixes of
-/// streams that are replayed together. Agents are dealt to `shape.workers` round robin.
+/// Bits of an agent's number, where those of a task stand above.
+const AGENT_BITS: u32 = 12;
+
+/// Agents that share a prefix and take turns: every agent's turn before anybody's next. `task` tells apart streams that are
+/// replayed together, of which nothing is alike. Agents are dealt to `shape.workers` round robin.
 pub fn session(shape: &Shape, task: u64) -> impl Iterator<Item = Request> + use<> {
     let shape = *shape;
     let turns = (0..shape.turns).flat_map(move |turn| (0..shape.agents).map(move |it| (turn, it)));
     turns.map(move |(turn, agent)| {
         let span = |says, which, tokens| Span {
-            id: id(says, agent, which),
+            id: id(says, task << AGENT_BITS | agent, which),
             tokens,
         };
         let mut prompt = vec![Span {
@@ -53,7 +56,7 @@ pub fn session(shape: &Shape, task: u64) -> impl Iterator<Item = Request> + use<
         let answer = span(Says::Answer, turn, shape.decode);
         Request {
             worker: agent % shape.workers.max(1),
-            session: agent,
+            session: task << AGENT_BITS | agent,
             prompt,
             answer: Some(answer).filter(|span| span.tokens > 0),
         }

@@ -23,14 +23,8 @@ pub fn needs(
     effective: &EffectiveRecord,
     ceilings: Option<&CeilingsRecord>,
 ) -> Needs {
-    let wide = |number: u64| u128::from(number);
     let (agents, depth, shared) = (cell.agents as u128, cell.depth as u128, cell.shared as u128);
     let (steps, prompt) = (cell.decode as u128, cell.prompt as u128);
-    let queries = wide(numbers.heads) * wide(numbers.head_dim);
-    let keys = wide(numbers.kv_heads) * wide(numbers.head_dim);
-    let hidden = wide(numbers.hidden);
-    let layers = wide(numbers.layers);
-    let layer_products = 2 * hidden * (queries + keys) + 3 * hidden * wide(numbers.feed_forward);
     // Positions read from the cache, positions attended by all rows, rows, rows with logits, passes over the weights.
     let (read, attended, rows, logit_rows, passes) = if cell.is_decode() {
         let own = steps * (depth + 1 - shared) + steps * (steps - 1) / 2;
@@ -52,10 +46,11 @@ pub fn needs(
             1,
         )
     };
-    let position_bytes = layers * 2 * keys * kv_element_bytes(&effective.kv_dtype);
-    let bytes = passes * wide(numbers.weight_bytes) + position_bytes * (read + rows);
-    let matrix = 2 * (rows * layers * layer_products + logit_rows * hidden * wide(numbers.vocab));
-    let attention = 4 * layers * queries * attended;
+    let geometry = numbers.geometry();
+    let position_bytes = geometry.position_bytes(kv_element_bytes(&effective.kv_dtype));
+    let bytes = passes * u128::from(numbers.weight_bytes) + position_bytes * (read + rows);
+    let matrix = geometry.matrix_operations(rows, logit_rows);
+    let attention = geometry.attention_operations(attended);
     let mut needs = Needs {
         bytes: fitted(bytes),
         matrix_operations: fitted(matrix),

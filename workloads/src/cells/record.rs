@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::accounting::Geometry;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelNumbers {
@@ -19,6 +21,32 @@ pub struct ModelNumbers {
     pub vocab: u64,
     pub weight_bytes: u64,
     pub quantized: bool,
+}
+
+impl ModelNumbers {
+    /// Its shape alone.
+    pub(crate) fn geometry(&self) -> Geometry {
+        let Self {
+            layers,
+            hidden,
+            feed_forward,
+            heads,
+            kv_heads,
+            head_dim,
+            vocab,
+            weight_bytes: _,
+            quantized: _,
+        } = *self;
+        Geometry {
+            layers,
+            hidden,
+            feed_forward,
+            heads,
+            kv_heads,
+            head_dim,
+            vocab,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::accounting::{Account, CacheModel, Scope, replay, streams};
+use crate::accounting::{Account, CacheModel, Request, Scope, Span, replay, streams};
 use crate::oracle::{self, Shape};
 
 pub mod swebench;
@@ -21,6 +21,8 @@ const TURNS_MAX: u64 = 1000;
 const WORKERS_MAX: u64 = 1024;
 /// What a turn adds: as in an envelope.
 const ADDED_MAX: u64 = 1 << 16;
+/// Some seconds of counting.
+const SPANS_MAX: u64 = 100_000_000;
 /// A million tokens: beyond every context.
 const TOKENS_MAX: u64 = 1 << 20;
 
@@ -71,13 +73,20 @@ pub struct Task {
 }
 
 /// How many turns a label stands for.
-pub type Turns = BTreeMap<String, u64>;
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    by_label: BTreeMap<String, u64>,
+    /// Labels that were given for this set, which must be in it.
+    given: Vec<String>,
+}
 
 /// A set of tasks, and what each turn of any of them adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSet {
     /// In the order of the file.
     pub tasks: Vec<Task>,
+    /// Tokens that all prompts begin with.
+    pub base: u64,
     /// Tokens an agent answers in a turn.
     pub decode: u64,
     /// Tokens it is handed between two turns.
@@ -95,6 +104,8 @@ pub struct Costs {
     pub agent_kv: Account,
     /// Workers on a task share what is common to them. Nothing is shared between tasks.
     pub shared: Account,
+    /// Tasks share the beginning of their prompts too, where that is asked.
+    pub shared_base: Option<Account>,
 }
 
 /// The least, the middle and the greatest number of turns, and their sum.
@@ -143,8 +154,49 @@ impl TaskSet {
         }
     }
 
+    /// All requests of the set, whose prompts begin alike, for one cache.
+    fn on_one_base(&self, workers: u64) -> impl Iterator<Item = Request> {
+        let base = Span {
+            id: u64::MAX,
+            tokens: self.base,
+        };
+        let tasks = self.tasks.iter().enumerate();
+        let requests = tasks.flat_map(move |(place, task)| {
+            let shape = self.shape(task, workers);
+            streams::session(&shape, place as u64)
+        });
+        requests.map(move |mut request| {
+            if let Some(own) = request.prompt.first_mut() {
+                own.tokens -= base.tokens;
+            }
+            request.prompt.insert(0, base);
+            request.prompt.retain(|span| span.tokens > 0);
+            request
+        })
+    }
+
+    /// Refuses what would not be counted today.
+    fn check_size(&self, workers: u64) -> Result<(), DatasetError> {
+        let spans = |task: &Task| {
+            workers
+                .saturating_mul(task.turns)
+                .saturating_mul(task.turns)
+        };
+        let value = self.tasks.iter().map(spans).fold(0, u64::saturating_add);
+        if value <= SPANS_MAX {
+            return Ok(());
+        }
+        let wanted = format!("fewer workers or turns: up to {SPANS_MAX} can be counted");
+        let field = "workers x turns x turns, over all tasks,";
+        Err(DatasetError::Asked {
+            field,
+            value,
+            wanted,
+        })
+    }
+
     /// What the set costs with so many workers, counted request by request.
-    pub fn costs(&self, workers: u64) -> Result<Costs, DatasetError> {
+    pub fn costs(&self, workers: u64, share_base: bool) -> Result<Costs, DatasetError> {
         let limits = [
             ("workers", workers, 1, WORKERS_MAX),
             ("decode", self.decode, 0, ADDED_MAX),
@@ -160,6 +212,7 @@ impl TaskSet {
                 });
             }
         }
+        self.check_size(workers)?;
         let under = |scope: Scope| {
             let model = CacheModel::unbounded(scope);
             let of_task = |(place, task): (usize, &Task)| {
@@ -174,6 +227,10 @@ impl TaskSet {
             naive: under(Scope::None),
             agent_kv: under(Scope::Session),
             shared: under(Scope::Fleet),
+            shared_base: share_base.then(|| {
+                let model = CacheModel::unbounded(Scope::Fleet);
+                replay(&model, self.on_one_base(workers))
+            }),
         })
     }
 
@@ -221,8 +278,11 @@ impl<'a> Rows<'a> {
 
     /// The turns a label stands for.
     fn turns_of(&self, row: usize, label: &str, turns: &Turns) -> Result<u64, DatasetError> {
-        turns.get(label).copied().ok_or_else(|| {
-            let known: Vec<String> = turns.keys().map(|it| format!("{it:?}")).collect();
+        if label.is_empty() {
+            return Err(self.refuse(row, "the label of difficulty is empty"));
+        }
+        turns.by_label.get(label).copied().ok_or_else(|| {
+            let known: Vec<String> = turns.by_label.keys().map(|it| format!("{it:?}")).collect();
             let known = known.join(", ");
             let problem = format!(
                 "nobody said how many turns the label {label:?} stands for, only {known}; give --turns {:?}",
@@ -255,25 +315,50 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    fn done(self, decode: u64, result: u64) -> Result<TaskSet, DatasetError> {
+    /// The set, if there is a task in it and each label that was given is one of its labels.
+    fn done(self, lengths: [u64; 3], turns: &Turns) -> Result<TaskSet, DatasetError> {
         if self.tasks.is_empty() {
             return Err(DatasetError::File {
                 file: self.file.to_owned(),
                 problem: "there is no task in it".to_owned(),
             });
         }
+        let mut given = turns.given.iter();
+        let used = |label: &str| (self.tasks.iter()).any(|it| it.label.as_deref() == Some(label));
+        if let Some(label) = given.find(|label| !used(label)) {
+            return Err(DatasetError::File {
+                file: self.file.to_owned(),
+                problem: format!("--turns gives turns for {label:?}, and no task has that label"),
+            });
+        }
+        let [base, decode, result] = lengths;
         Ok(TaskSet {
             tasks: self.tasks,
+            base,
             decode,
             result,
         })
     }
 }
 
-/// Labels and turns out of what is declared, later ones over earlier.
+impl Turns {
+    /// Whoever gave labels for several sets together holds them against those sets.
+    #[must_use]
+    pub fn for_several_sets(self) -> Self {
+        Self {
+            given: Vec::new(),
+            ..self
+        }
+    }
+}
+
+/// Labels and turns out of what is declared, those given over the others.
 pub fn declared(defaults: &[(&str, u64)], given: &[(String, u64)]) -> Turns {
     let defaults = defaults
         .iter()
         .map(|(label, turns)| ((*label).to_owned(), *turns));
-    defaults.chain(given.iter().cloned()).collect()
+    Turns {
+        by_label: defaults.chain(given.iter().cloned()).collect(),
+        given: given.iter().map(|(label, _)| label.clone()).collect(),
+    }
 }

@@ -93,5 +93,5 @@ pub fn read(text: &str, file: &str, turns: &Turns) -> Result<TaskSet, DatasetErr
             "{META} says {total} tasks, and there are {row}"
         )));
     }
-    rows.done(DECODE, RESULT)
+    rows.done([PREFIX, DECODE, RESULT], turns)
 }

@@ -1,7 +1,8 @@
 //! Tasks of web agents: a JSON object a line, of the fields that the reference system's converter writes.
 //!
 //! Prompts and steps have the lengths that its published reports assume (QUOTED): 3000 tokens and a quarter of the bytes
-//! of description and instructions; a step of 150 tokens and a page of 2000 are handed back a turn, nothing is decoded.
+//! of description and instructions; a step of 150 tokens and a page of 2000 are handed back a turn. The step is what the agent
+//! decoded, and those reports charge it as prompt; so does this, to be held against them.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -74,5 +75,5 @@ pub fn read(text: &str, file: &str, turns: &Turns) -> Result<TaskSet, DatasetErr
         };
         rows.add(row, task)?;
     }
-    rows.done(0, RESULT)
+    rows.done([PREFIX, 0, RESULT], turns)
 }

@@ -186,8 +186,13 @@ impl Compared<'_> {
     }
 }
 
-/// Why there is no ratio over another engine whose answers our model did not read, or finds too far from its own.
+/// Why there is no ratio over another engine that nobody here set, whose answers our model did not read, or finds too far
+/// from its own.
 fn unscored(name: &str, server: &ArmRecord) -> Option<String> {
+    let program = server.server.as_ref().map(|server| &server.program);
+    if program.is_some_and(|program| program.arguments.is_empty()) {
+        return Some(format!("how it was started is unknown: {name}"));
+    }
     let Some(score) = &server.score else {
         return Some(format!("not scored: {name}"));
     };

@@ -88,6 +88,20 @@ pub(crate) struct Loaded {
     /// How many agents it keeps apart.
     #[serde(rename = "total_slots")]
     pub(crate) slots: usize,
+    #[serde(rename = "default_generation_settings")]
+    defaults: Defaults,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+struct Defaults {
+    n_ctx: Option<usize>,
+}
+
+impl Loaded {
+    /// Positions a slot may hold, where it says.
+    pub(crate) fn slot_positions(&self) -> Option<usize> {
+        self.defaults.n_ctx
+    }
 }
 
 /// What `/props` says is loaded.
@@ -190,10 +204,6 @@ pub(crate) fn settings(props: &str, log: &str) -> Result<ServerSettings, String>
         total_slots: Option<usize>,
         build_info: Option<String>,
         default_generation_settings: Option<Defaults>,
-    }
-    #[derive(Deserialize)]
-    struct Defaults {
-        n_ctx: Option<usize>,
     }
     let props: Props =
         serde_json::from_str(props).map_err(|error| format!("/props is no answer: {error}"))?;
