@@ -137,7 +137,8 @@ impl Fanout {
     /// Calls saved in one trial of made-up calls. Agents take turns; each call is drawn for its agent and its turn alone, so
     /// that both ways of knowing see the same calls.
     pub fn saved(&self, profile: &Profile, seed: u64, trial: u64) -> Saved {
-        let (mut common, mut own) = (BTreeSet::new(), BTreeSet::new());
+        // Of the pool, known to all and to each; of their own, known to each.
+        let (mut common, mut each, mut own) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut saved = Saved::default();
         // Whoever plans is the first agent, so that one agent alone shares with nobody.
         let planned = (0..PLAN_CALLS).map(|call| (0, u64::MAX - call));
@@ -153,19 +154,17 @@ impl Fanout {
                 }
                 Class::Own => {
                     // The agent's one thing of its own, asked again.
-                    let key = (agent, u32::MAX);
-                    let known = !own.insert(key);
-                    common.insert(key);
-                    saved.shared += u64::from(known);
-                    saved.isolated += u64::from(known);
+                    let known = u64::from(!own.insert(agent));
+                    saved.shared += known;
+                    saved.isolated += known;
                 }
                 Class::Shared(which) => {
-                    saved.isolated += u64::from(!own.insert((agent, which)));
-                    saved.shared += u64::from(!common.insert((u64::MAX, which)));
+                    saved.isolated += u64::from(!each.insert((agent, which)));
+                    saved.shared += u64::from(!common.insert(which));
                 }
                 Class::Write => {
-                    common.retain(|(agent, _)| *agent != u64::MAX);
-                    own.retain(|(_, which)| *which == u32::MAX);
+                    common.clear();
+                    each.clear();
                 }
                 Class::Unique => {}
             }

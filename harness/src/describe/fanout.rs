@@ -13,6 +13,8 @@ use crate::error::Error;
 use crate::table::{Table, grouped};
 use crate::world::World;
 
+/// Made-up calls of all rows and trials: some seconds.
+const CALLS_MAX: u64 = 50_000_000;
 /// The control that may gain nothing.
 const CONTROL: &str = "no-share";
 
@@ -32,6 +34,7 @@ pub(super) fn run(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
+    check_size(arguments)?;
     let unknown = || Error::Usage(format!("no profile {}", arguments.profile));
     let profile = Profile::named(&arguments.profile).ok_or_else(unknown)?;
     let control = Profile::named(CONTROL).ok_or_else(unknown)?;
@@ -42,6 +45,22 @@ pub(super) fn run(
         .collect::<Result<_, _>>()?;
     let document = document(arguments, &rows);
     document.show(&as_json(arguments, &rows), &arguments.shown, world, out)
+}
+
+/// Refuses more made-up calls than are drawn in some seconds.
+fn check_size(arguments: &FanoutArguments) -> Result<(), Error> {
+    let agents: u64 = arguments.agents.iter().sum();
+    let calls = agents
+        .saturating_mul(arguments.turns)
+        .saturating_mul(arguments.trials);
+    if calls <= CALLS_MAX {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} made-up calls (agents x turns x trials) are more than {} that can be drawn: give fewer --trials",
+        grouped(calls),
+        grouped(CALLS_MAX)
+    )))
 }
 
 fn row(
