@@ -134,7 +134,8 @@ pub const MOCK: Arm = Arm {
     note: Some("scripted: it computes nothing, and its answers are compared with nobody's"),
 };
 
-/// Other engines. The name alone means without fused attention, which is the faster way on the CPUs it was tried on.
+/// Other engines. The name alone means without fused attention, which is the faster way for fleets on the CPUs it was tried on
+/// (`session-50x5-f16`, `engine-fleet`); a single agent's prompt and a long context decoded alone are faster with it.
 pub const SERVERS: [Arm; 6] = [
     agents("llama-server:agent", false, false),
     agents("llama-server:agent-fa1", false, true),
