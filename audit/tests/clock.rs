@@ -46,39 +46,12 @@ fn what_an_audit_recomputes_and_cannot_know_of_such_a_run_is_named() {
 /// The last repetition of `fused` fails in mid-run.
 fn failure() -> Fixture {
     let mut fixture = scheduled::run();
-    let lines = fixture.traces.get_mut("fused-4").unwrap();
-    lines.truncate(lines.len() - 2);
-    let t_ns = lines.last().unwrap()["t_ns"].clone();
-    lines.push(json!({ "t_ns": t_ns, "kind": "error", "message": "out of pages" }));
     let arm = fixture.record["arms"]["fused"].as_object_mut().unwrap();
     for optional in ["latencies", "outliers", "at_instrument_limit", "goodput"] {
         arm.remove(optional);
     }
-    let totals = [
-        "requests",
-        "prefill_tokens_computed",
-        "prefill_tokens_logical",
-        "prefix_tokens_hit",
-        "decode_tokens",
-        "carried_tokens",
-        "replayed_tokens",
-        "reuse_rate",
-        "wall_ns",
-        "prefill_ns",
-        "decode_ns",
-        "kv_bytes_peak",
-        "rss_bytes_peak",
-        "output_sha256",
-        "logits_sha256",
-    ];
-    for name in totals {
-        arm[name] = Value::Null;
-    }
-    (arm["completed"], arm["error"]) = (json!(4), json!("out of pages"));
-    arm["samples"].as_array_mut().unwrap().pop();
+    fixture.fail_fused();
     fixture.set("/ratios", json!([]));
-    fixture.set("/identity/arms", json!(["naive", "instance-shared"]));
-    fixture.set("/complete", json!(false));
     fixture
 }
 

@@ -178,38 +178,8 @@ fn a_divergence_reported_at_another_place_or_with_times_kept_breaks_the_evidence
 /// The last repetition of `fused` fails in mid-run.
 fn failure() -> Fixture {
     let mut fixture = Fixture::ladder();
-    let lines = fixture.traces.get_mut("fused-4").unwrap();
-    lines.truncate(lines.len() - 2);
-    let t_ns = lines.last().unwrap()["t_ns"].clone();
-    lines.push(json!({ "t_ns": t_ns, "kind": "error", "message": "out of pages" }));
-    let arm = fixture.record["arms"]["fused"].as_object_mut().unwrap();
-    let kept = [
-        "reps",
-        "completed",
-        "error",
-        "provenance",
-        "cache",
-        "batched",
-        "note",
-        "oracle_prefill_tokens",
-        "samples",
-    ];
-    for (name, value) in arm
-        .iter_mut()
-        .filter(|(name, _)| !kept.contains(&name.as_str()))
-    {
-        assert_ne!(*value, Value::Null, "{name}");
-        *value = Value::Null;
-    }
-    arm["completed"] = json!(4);
-    arm["error"] = json!("out of pages");
-    arm["samples"].as_array_mut().unwrap().pop();
+    fixture.fail_fused();
     fixture.record["ratios"].as_array_mut().unwrap().truncate(3);
-    fixture.record["identity"]["arms"]
-        .as_array_mut()
-        .unwrap()
-        .pop();
-    fixture.set("/complete", json!(false));
     fixture.set("/verdict", Value::Null);
     fixture
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use workloads::accounting::streams::{Radix, session};
 use workloads::accounting::{Account, CacheModel, Request, Scope, online, replay};
-use workloads::oracle::Shape;
+use workloads::envelope::Envelope;
 
 use super::document::Document;
 use super::tasks::{self, Kind};
@@ -16,6 +16,8 @@ use crate::error::Error;
 use crate::table::{Table, grouped};
 use crate::world::World;
 
+/// The session of the headline.
+const HEADLINE: &str = "session-50x5";
 /// Workers on each task of a set.
 const WORKERS: u64 = 4;
 /// How often a request may be overtaken where an order knows the cache.
@@ -43,18 +45,10 @@ pub(super) fn run(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
-    let headline = Shape {
-        agents: 5,
-        turns: 50,
-        prefix: 2048,
-        decode: 32,
-        result: 64,
-        workers: 1,
-        ..Shape::default()
-    };
-    let mut works = vec![of("5 agents x 50 turns", || {
-        session(&headline, 0).collect()
-    })];
+    let headline = Envelope::named(HEADLINE);
+    let headline = headline.map_err(|error| Error::Usage(error.to_string()))?;
+    let shape = headline.workload.shape();
+    let mut works = vec![of(HEADLINE, || session(&shape, 0).collect())];
     for stream in Radix::ALL {
         works.push(of(stream.name(), || stream.requests()));
     }
@@ -177,7 +171,7 @@ fn document(works: &[Work], tight: &[Tight]) -> Document {
         "first come",
         "overtaken 8 times at most",
         "without a bound",
-        "best possible",
+        "room for everything",
     ]);
     for row in tight {
         table.row([
@@ -193,7 +187,7 @@ fn document(works: &[Work], tight: &[Tight]) -> Document {
     it.words(
         "The order that knows the cache asks, of the requests that wait, the one that finds most. A turn waits for the answer of \
          the one before it, so this is an order that could be had, unlike a sort of all requests beforehand. Whoever was \
-         overtaken as often as is allowed comes next.",
+         overtaken as often as is allowed comes next. No order finds more than there is with room for everything.",
     );
     it
 }
