@@ -89,7 +89,7 @@ if [ "$tier" = full ]; then
   if [ -d ../shared/golden/real ]; then
     "$harness" model quantize smollm2-135m --to f16
     PYTHONPATH=target/python python3 engine/tests/llama_cpp_exact.py "$harness" \
-      "$FAK_CACHE/models/smollm2-135m-f16/model.gguf" ../shared/golden/real short chat long700
+      "$FAK_CACHE/models/smollm2-135m-f16/model.gguf" ../shared/golden/real
   else
     echo "golden prompts against llama.cpp: ../shared/golden is absent" >> "$FAK_SKIPS"
   fi
