@@ -89,9 +89,14 @@ impl<'a> Arms<'a> {
             .collect()
     }
 
-    /// Turns this arm plays.
+    /// Turns of the session, however often it is asked.
+    pub(crate) fn session_turns(&self) -> u64 {
+        self.envelope.workload.turns
+    }
+
+    /// Turns this arm plays, each as often as it is asked.
     pub(crate) fn turns(&self, arm: &str) -> u64 {
-        self.envelope.workload_of(arm).turns
+        self.envelope.workload_of(arm).turns_asked()
     }
 
     /// Client-supplied positions this arm computed in its first `turns` turns. They are equal in all repetitions: of ours

@@ -39,7 +39,7 @@ impl Schedule {
         Some(Self {
             arrivals,
             agents: work.agents,
-            turns: work.turns,
+            turns: work.turns_asked(),
             state: stream(work.seed, &[GAPS]),
             offsets_ns: vec![0],
             start_ns: None,

@@ -416,7 +416,7 @@ impl Run<'_> {
             (of_cell && self.completed(cell, &trace.begin.arm)).then_some(trace)
         });
         let mut references = BTreeMap::new();
-        runs.find_map(|trace| identity::divergence(trace, &mut references))
+        runs.find_map(|trace| identity::divergence(trace, &mut references, u64::MAX))
     }
 
     fn identity(&self, order: &[String]) -> Identity {

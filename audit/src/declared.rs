@@ -65,8 +65,9 @@ fn unread(line: usize, why: Why, notes: &mut Notebook) {
 }
 
 /// What envelope.json leaves out too where it has its default.
-const LEFT_OUT: [&str; 5] = [
+const LEFT_OUT: [&str; 6] = [
     "workload.order",
+    "workload.passes",
     "run.eviction",
     "run.margin_millinats",
     "run.request_limit_s",
@@ -177,7 +178,8 @@ fn default(path: &str) -> Option<Value> {
         .and_then(|rest| rest.split_once("]."));
     Some(match (path, of_cell) {
         ("mode", _) => json!("exact"),
-        ("workload.workers" | "workload.seed", _) | (_, Some((_, "agents"))) => json!(1),
+        ("workload.workers" | "workload.seed" | "workload.passes", _)
+        | (_, Some((_, "agents"))) => json!(1),
         ("workload.limit_s", _) => json!(900),
         ("run.arms", _) => json!(LADDER),
         ("run.reps", _) => json!(5),

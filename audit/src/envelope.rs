@@ -8,15 +8,16 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::format::{keyed, stated};
+use crate::goodput::{self, Slo};
 use crate::notebook::{Layer, Notebook, quote};
 use crate::oracle::{self, is_served};
+use crate::tree::{self, Tree};
 
 /// Repetitions of one arm an auditor is ready to look for.
 const MAX_REPS: u64 = 1_000;
 
-/// The longest mean gap between requests that come by the clock, and the longest objective.
+/// The longest mean gap between requests that come by the clock.
 const MAX_INTERVAL_US: u64 = 600_000_000;
-const MAX_SLO_MS: u64 = 7_200_000;
 /// Requests that come by the clock an auditor is ready to follow.
 const MAX_DUE: u64 = 1 << 20;
 
@@ -96,6 +97,12 @@ pub(crate) struct Workload {
     /// What the text begins with, in place of the first id drawn.
     #[serde(default, deserialize_with = "stated")]
     pub(crate) bos_id: Option<u32>,
+    /// What agents read at their first turn besides the text.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) tree: Option<Tree>,
+    /// How often the session is asked.
+    #[serde(default = "once")]
+    pub(crate) passes: u64,
     #[serde(default, deserialize_with = "stated")]
     pub(crate) arrivals: Option<Arrivals>,
     #[serde(default, deserialize_with = "stated")]
@@ -115,19 +122,6 @@ impl Arrivals {
     pub(crate) fn are_drawn(&self) -> bool {
         self.process == "poisson"
     }
-}
-
-/// What an answer must keep to be good, in milliseconds, each where it says anything.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(clippy::struct_field_names)] // the format's names, with their units
-pub(crate) struct Slo {
-    #[serde(default, deserialize_with = "stated")]
-    pub(crate) ttft_ms: Option<u64>,
-    #[serde(default, deserialize_with = "stated")]
-    pub(crate) tpot_ms: Option<u64>,
-    #[serde(default, deserialize_with = "stated")]
-    pub(crate) e2e_ms: Option<u64>,
 }
 
 /// The result read at turn k is taken out of the cache when that turn is over, of the first so many agents.
@@ -172,6 +166,10 @@ pub(crate) struct Evidence {
     /// Traces end with what the cache holds.
     #[serde(default)]
     pub(crate) kv: bool,
+}
+
+fn once() -> u64 {
+    1
 }
 
 fn turns() -> String {
@@ -260,6 +258,7 @@ impl Work for Workload {
             ("workload.turns", self.turns),
             ("workload.prefix", self.prefix),
             ("workload.decode", self.decode),
+            ("workload.passes", self.passes),
         ] {
             check_positive(name, value, notes);
         }
@@ -268,7 +267,9 @@ impl Work for Workload {
             oracle::logical_tokens(self).is_some(),
             || "workload asks for more tokens than 64 bits count".to_owned(),
         );
+        tree::check(self, notes);
         self.check_turns(run, notes);
+        self.check_passes(run, notes);
         let order = self.order.as_str();
         notes.check(Layer::Format, ["turns", "agents"].contains(&order), || {
             format!(
@@ -282,7 +283,7 @@ impl Work for Workload {
         });
         self.check_served(run, evidence, notes);
         self.check_arrivals(notes);
-        self.check_slo(run, notes);
+        goodput::check(self, run, notes);
     }
 }
 
@@ -331,41 +332,9 @@ impl Workload {
         notes.check(Layer::Format, self.order != "agents", || {
             "workload.arrivals: where agents come one by one nothing comes by the clock".to_owned()
         });
-        let requests = self.agents.saturating_mul(self.turns);
+        let requests = self.agents.saturating_mul(self.turns_asked());
         notes.check(Layer::Format, requests <= MAX_DUE, || {
             format!("workload.arrivals: {requests} requests, beyond the limit of {MAX_DUE}")
-        });
-    }
-
-    /// An objective of something, that answers which come by the clock and token by token can keep.
-    fn check_slo(&self, run: &Plan, notes: &mut Notebook) {
-        let Some(slo) = &self.slo else {
-            return;
-        };
-        for (name, value) in [
-            ("workload.slo.ttft_ms", slo.ttft_ms),
-            ("workload.slo.tpot_ms", slo.tpot_ms),
-            ("workload.slo.e2e_ms", slo.e2e_ms),
-        ] {
-            let fits = value.is_none_or(|value| (1..=MAX_SLO_MS).contains(&value));
-            notes.check(Layer::Format, fits, || {
-                let value = value.unwrap_or_default();
-                format!("{name} is {value}, expected 1 to {MAX_SLO_MS}")
-            });
-        }
-        let by_token = slo.ttft_ms.or(slo.tpot_ms);
-        let says = by_token.or(slo.e2e_ms).is_some();
-        notes.check(Layer::Format, says, || {
-            "workload.slo says nothing: one of ttft_ms, tpot_ms and e2e_ms is stated".to_owned()
-        });
-        notes.check(Layer::Format, self.arrivals.is_some(), || {
-            "workload.slo is counted from when requests are due: workload.arrivals are missing"
-                .to_owned()
-        });
-        let whole = run.arms.iter().any(|arm| is_served(arm));
-        notes.check(Layer::Format, by_token.is_none() || !whole, || {
-            "workload.slo: answers of other engines come whole, and ttft_ms and tpot_ms are not for them"
-                .to_owned()
         });
     }
 
@@ -380,6 +349,21 @@ impl Workload {
                 && self.result > 0
                 && !scripted
         })
+    }
+
+    /// Requests of each agent.
+    pub(crate) fn turns_asked(&self) -> u64 {
+        self.turns.saturating_mul(self.passes)
+    }
+
+    /// What is asked again is the same session, of a cache of ours that keeps what it has.
+    fn check_passes(&self, run: &Plan, notes: &mut Notebook) {
+        let plain = self.quarantine.is_none() && self.arrivals.is_none() && self.order == "turns";
+        let ours = run.arm_turns.is_empty() && !run.arms.iter().any(|arm| is_served(arm));
+        let passes = self.passes;
+        notes.check(Layer::Format, passes == 1 || (plain && ours), || {
+            format!("workload.passes is {passes} beside a quarantine, arrivals, an order of agents, arm_turns or other engines")
+        });
     }
 
     /// `arm_turns` is left out or names arms of the run that play fewer turns than the workload has.
@@ -469,7 +453,7 @@ impl Envelope {
     /// Requests whose answers are compared: of the arm of an engine of ours that makes most.
     pub(crate) fn requests(&self) -> u64 {
         let real = (self.run.arms.iter()).filter(|arm| *arm != oracle::MOCK && !is_served(arm));
-        let turns = real.map(|arm| self.workload_of(arm).turns);
+        let turns = real.map(|arm| self.workload_of(arm).turns_asked());
         let most = turns.max().unwrap_or(0);
         self.workload.agents.saturating_mul(most)
     }

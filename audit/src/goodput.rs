@@ -2,15 +2,67 @@
 //!
 //! Not here: how their times are spread (`latencies`), or when they were due (`arrivals`).
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arms::Arms;
-use crate::envelope::Slo;
+use crate::envelope::{Plan, Workload};
+use crate::format::stated;
 use crate::latencies::Times;
+use crate::notebook::{Layer, Notebook};
+use crate::oracle::is_served;
 use crate::statistics::rounded;
 
 const NS_OF_MS: u64 = 1_000_000;
 const NS_OF_S: u64 = 1_000_000_000;
+
+/// The longest objective.
+const MAX_SLO_MS: u64 = 7_200_000;
+
+/// What an answer must keep to be good, in milliseconds, each where it says anything.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // the format's names, with their units
+pub(crate) struct Slo {
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) ttft_ms: Option<u64>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) tpot_ms: Option<u64>,
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) e2e_ms: Option<u64>,
+}
+
+/// An objective of something, that answers which come by the clock and token by token can keep.
+pub(crate) fn check(work: &Workload, run: &Plan, notes: &mut Notebook) {
+    let Some(slo) = &work.slo else {
+        return;
+    };
+    for (name, value) in [
+        ("workload.slo.ttft_ms", slo.ttft_ms),
+        ("workload.slo.tpot_ms", slo.tpot_ms),
+        ("workload.slo.e2e_ms", slo.e2e_ms),
+    ] {
+        let fits = value.is_none_or(|value| (1..=MAX_SLO_MS).contains(&value));
+        notes.check(Layer::Format, fits, || {
+            let value = value.unwrap_or_default();
+            format!("{name} is {value}, expected 1 to {MAX_SLO_MS}")
+        });
+    }
+    let by_token = slo.ttft_ms.or(slo.tpot_ms);
+    let says = by_token.or(slo.e2e_ms).is_some();
+    notes.check(Layer::Format, says, || {
+        "workload.slo says nothing: one of ttft_ms, tpot_ms and e2e_ms is stated".to_owned()
+    });
+    notes.check(Layer::Format, work.arrivals.is_some(), || {
+        "workload.slo is counted from when requests are due: workload.arrivals are missing"
+            .to_owned()
+    });
+    let whole = run.arms.iter().any(|arm| is_served(arm));
+    notes.check(Layer::Format, by_token.is_none() || !whole, || {
+        "workload.slo: answers of other engines come whole, and ttft_ms and tpot_ms are not for them"
+            .to_owned()
+    });
+}
 
 /// What run.json must say of a completed arm.
 pub(crate) fn of_arm(slo: &Slo, arm: &str, arms: &Arms<'_>) -> Value {

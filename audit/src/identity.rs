@@ -11,12 +11,13 @@ use crate::trace::{Output, Trace};
 
 /// Compares every answer of every completed repetition, in the order they ran, with the first to the same request.
 pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Identity {
+    let turns = arms.session_turns();
     let mut references = BTreeMap::new();
     let first_divergence = order
         .iter()
         .filter_map(|name| arms.completed_trace(name))
         .filter(|trace| trace.begin.arm != MOCK)
-        .find_map(|trace| divergence(trace, &mut references));
+        .find_map(|trace| divergence(trace, &mut references, turns));
     let arms = arms
         .completed()
         .filter(|arm| *arm != MOCK && !is_served(arm))
@@ -30,14 +31,17 @@ pub(crate) fn recompute(arms: &Arms<'_>, order: &[String], requests: u64) -> Ide
     }
 }
 
-/// The first answer of `trace` that is not its reference. Requests of later turns, which shorter runs before it did not
+/// The first answer of `trace` that is not its reference, where a session has `turns` and may be asked again: then what it was
+/// answered before is the reference. Requests of later turns, which shorter runs before it did not
 /// make, become references themselves. That a trace holds all of its own requests is checked elsewhere (`session`).
 pub(crate) fn divergence<'a>(
     trace: &'a Trace,
     references: &mut BTreeMap<(u64, u64), &'a Output>,
+    turns: u64,
 ) -> Option<Divergence> {
     trace.outputs.iter().find_map(|(place, output)| {
-        let reference: &Output = references.entry(*place).or_insert(output);
+        let asked = (place.0, place.1 % turns.max(1));
+        let reference: &Output = references.entry(asked).or_insert(output);
         if reference.answers_like(output) {
             return None;
         }

@@ -40,6 +40,7 @@ mod session;
 mod statistics;
 mod toml;
 mod trace;
+mod tree;
 
 pub use index::{IndexReport, audit_index, audit_index_with};
 pub use notebook::{Checks, Finding, Layer, Site};

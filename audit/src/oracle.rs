@@ -70,13 +70,28 @@ impl Cache {
     /// Client-supplied positions this policy must compute, by closed form, while it need not evict; `None` beyond 64 bits.
     pub(crate) fn prefill_tokens(self, work: &Workload) -> Option<u64> {
         let results = work.turns.checked_sub(1)?.checked_mul(work.result)?;
+        let texts = match &work.tree {
+            Some(tree) => tree.all_tokens()?.checked_add(work.prefix)?,
+            None => work.prefix,
+        };
         let once = match self {
             Self::None => return logical_tokens(work),
-            Self::Session => work.prefix.checked_add(results)?.checked_mul(work.agents),
-            Self::Shared => results.checked_mul(work.agents)?.checked_add(work.prefix),
+            Self::Session => first_prompt(work)?
+                .checked_add(results)?
+                .checked_mul(work.agents),
+            Self::Shared => results.checked_mul(work.agents)?.checked_add(texts),
         };
         once?.checked_add(again(work)?)
     }
+}
+
+/// Ids of an agent's first prompt: the text, and its way through the tree.
+pub(crate) fn first_prompt(work: &Workload) -> Option<u64> {
+    let way = work
+        .tree
+        .as_ref()
+        .map_or(Some(0), |tree| tree.way_tokens())?;
+    work.prefix.checked_add(way)
 }
 
 /// What a quarantine at turn k makes agents compute again: at each turn after it all that came since the result began
@@ -91,29 +106,33 @@ fn again(work: &Workload) -> Option<u64> {
     growth.checked_sub(after)?.checked_mul(agents)
 }
 
-/// Pages of which no policy evicts any: for every agent those of its longest transcript, and one.
+/// Pages of which no policy evicts any: for every agent those of its longest transcript, and one; as often as it is asked.
 pub(crate) fn pages_enough(work: &Workload) -> Option<u64> {
     let results = work.turns.checked_sub(1)?.checked_mul(work.result)?;
     let answers = work.turns.checked_mul(work.decode)?;
-    let longest = work.prefix.checked_add(results)?.checked_add(answers)?;
+    let longest = first_prompt(work)?
+        .checked_add(results)?
+        .checked_add(answers)?;
     let pages = longest.div_ceil(PAGE_POSITIONS).checked_add(1)?;
-    pages.checked_mul(work.agents)
+    pages.checked_mul(work.agents)?.checked_mul(work.passes)
 }
 
-/// Sum of all prompt lengths: C(T·P + (D+R)·T(T-1)/2).
+/// Sum of all prompt lengths, with P the ids of a first prompt: C(T·P + (D+R)·T(T-1)/2), as often as it is asked.
 pub(crate) fn logical_tokens(work: &Workload) -> Option<u64> {
     let pairs = work.turns.checked_mul(work.turns.checked_sub(1)?)? / 2;
     let growth = work.decode.checked_add(work.result)?.checked_mul(pairs)?;
     work.turns
-        .checked_mul(work.prefix)?
+        .checked_mul(first_prompt(work)?)?
         .checked_add(growth)?
-        .checked_mul(work.agents)
+        .checked_mul(work.agents)?
+        .checked_mul(work.passes)
 }
 
 /// Sum of all outputs: C·T·D.
 pub(crate) fn decode_tokens(work: &Workload) -> Option<u64> {
     work.agents
         .checked_mul(work.turns)?
+        .checked_mul(work.passes)?
         .checked_mul(work.decode)
 }
 

@@ -6,6 +6,7 @@
 
 use crate::notebook::{Layer, Notebook};
 use crate::statistics::splitmix64;
+use crate::tree::Tree;
 
 /// Ordinary ids begin below this: what is special in a vocabulary precedes them.
 const MAX_START: u32 = 1 << 16;
@@ -13,6 +14,8 @@ const MAX_START: u32 = 1 << 16;
 const PREFIX: u64 = 0;
 const FIRST: u64 = 1;
 const REST: u64 = 2;
+const NODE_FIRST: u64 = 4;
+const NODE_REST: u64 = 5;
 /// And the gaps between requests that come by the clock.
 pub(crate) const GAPS: u64 = 3;
 
@@ -76,6 +79,23 @@ impl Seeded {
         let mut draws = self.draws(&[FIRST, turn], &[*first]);
         draws[0].ahead = agent;
         draws.extend(self.draws(&[REST, agent, turn], rest));
+        self.narrow(&draws)
+    }
+
+    /// Whether `ids` can be the texts on `agent`'s way through a tree, beside what was seen before.
+    pub(crate) fn is_way(&mut self, tree: &Tree, agent: u64, ids: &[u32]) -> bool {
+        let of_node = usize::try_from(tree.tokens).unwrap_or(usize::MAX).max(1);
+        let texts = ids.chunks(of_node).zip(tree.way(agent));
+        let mut draws = Vec::new();
+        for (text, (level, node)) in texts {
+            let Some((first, rest)) = text.split_first() else {
+                continue;
+            };
+            let mut apart = self.draws(&[NODE_FIRST, level], &[*first]);
+            apart[0].ahead = node;
+            draws.extend(apart);
+            draws.extend(self.draws(&[NODE_REST, level, node], rest));
+        }
         self.narrow(&draws)
     }
 

@@ -58,7 +58,7 @@ impl Session {
     /// Holds requests that come one by one to the declared order, and agents to what is taken out before they go on. Of agents
     /// that are answered together any may be ahead.
     fn follow_order(&mut self, request: &Request, notes: &mut Notebook) {
-        let Workload { agents, turns, .. } = self.work;
+        let (agents, turns) = (self.work.agents, self.work.turns_asked());
         let next = match self.last {
             None => (0, 0),
             Some((agent, turn)) if self.work.order == "agents" => {
@@ -170,21 +170,17 @@ impl Session {
         notes: &mut Notebook,
     ) {
         let (work, Request { agent, turn, .. }) = (&self.work, request);
-        notes.check(
-            Layer::Prompt,
-            *agent < work.agents && *turn < work.turns,
-            || {
-                format!(
-                    "agent {agent}, turn {turn} lies outside the declared {} agents and {} turns",
-                    work.agents, work.turns
-                )
-            },
-        );
-        let growth = work
-            .decode
-            .saturating_add(work.result)
-            .saturating_mul(*turn);
-        let declared = work.prefix.saturating_add(growth);
+        let turns = work.turns_asked();
+        let there = *agent < work.agents && *turn < turns;
+        notes.check(Layer::Prompt, there, || {
+            let agents = work.agents;
+            format!("agent {agent}, turn {turn} lies outside the declared {agents} agents and {turns} turns")
+        });
+        // Which turn of the session it is: it may be asked again.
+        let asked = turn % work.turns.max(1);
+        let growth = work.decode.saturating_add(work.result);
+        let first = oracle::first_prompt(work).unwrap_or(u64::MAX);
+        let declared = first.saturating_add(growth.saturating_mul(asked));
         notes.same(
             Layer::Prompt,
             "prompt_len (of the declared shape)",
@@ -200,14 +196,17 @@ impl Session {
         );
         notes.same(Layer::Prompt, "ignore_eos", &request.ignore_eos, &true);
         notes.same(Layer::Prompt, "worker", &request.worker, &0);
-        let continues = match turn.checked_sub(1) {
-            None => matches!(request.base, Some(Base::Text(_))),
-            Some(before) => base_of == Some((*agent, before)),
+        let continues = match (asked, turn.checked_sub(1)) {
+            (0, _) | (_, None) => matches!(request.base, Some(Base::Text(_))),
+            (_, Some(before)) => base_of == Some((*agent, before)),
         };
         notes.check(Layer::Prompt, continues, || {
             "base is neither the prefix (first turn) nor the same agent's turn before".to_owned()
         });
-        let append = if *turn == 0 { 0 } else { work.result };
+        let append = match asked {
+            0 => first.saturating_sub(work.prefix),
+            _ => work.result,
+        };
         notes.same(
             Layer::Prompt,
             "length of append",
@@ -218,15 +217,19 @@ impl Session {
 
     /// What an agent appends is the seed's, and no other agent's of that turn.
     fn check_appended(&mut self, request: &Request, notes: &mut Notebook) {
-        let Request { agent, turn, .. } = request;
-        let given = self.seeded.is_own(*agent, *turn, &request.append);
+        let (agent, turn) = (&request.agent, &request.turn);
+        let asked = turn % self.work.turns.max(1);
+        let tree = self.work.tree.filter(|_| asked == 0);
+        let given = match &tree {
+            Some(tree) => self.seeded.is_way(tree, *agent, &request.append),
+            None => self.seeded.is_own(*agent, asked, &request.append),
+        };
         check_seeded(given, request.append.len(), notes);
-        if let Some(first) = request.append.first() {
-            let other = self
-                .first_ids
-                .entry(*turn)
-                .or_default()
-                .insert(*first, *agent);
+        // What begins a way is the first level's, which several agents may share.
+        let first = request.append.first().filter(|_| tree.is_none());
+        if let Some(first) = first {
+            let of_turn = self.first_ids.entry(*turn).or_default();
+            let other = of_turn.insert(*first, *agent);
             notes.check(Layer::Prompt, other.is_none(), || {
                 format!(
                     "append begins with id {first} as agent {}'s does: transcripts could coincide",
@@ -273,7 +276,11 @@ impl Session {
     pub(crate) fn sums(&self, requests: u64, logical: u64, decoded: u64, notes: &mut Notebook) {
         let work = &self.work;
         let rows = [
-            ("requests", requests, work.agents.checked_mul(work.turns)),
+            (
+                "requests",
+                requests,
+                work.agents.checked_mul(work.turns_asked()),
+            ),
             ("prompt_len", logical, oracle::logical_tokens(work)),
             ("output ids", decoded, oracle::decode_tokens(work)),
         ];

@@ -16,8 +16,7 @@ pub(crate) fn check(
     context_length: usize,
 ) -> Result<(), Error> {
     let shape = envelope.workload_of(arm.name).shape();
-    // Limits of the envelope keep all of this far below 2^64.
-    let transcript = shape.prefix + shape.turns * shape.decode + (shape.turns - 1) * shape.result;
+    let transcript = shape.transcript().unwrap_or(u64::MAX);
     if transcript > context_length as u64 {
         let model = envelope.model.clone();
         return Err(Error::Context {

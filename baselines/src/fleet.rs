@@ -62,7 +62,7 @@ impl Fleet {
         };
         let together = batched && workload.order == Order::Turns;
         let offsets = workload.arrivals.iter().flat_map(|arrivals| {
-            let requests = count * workload.turns;
+            let requests = count * workload.turns_asked();
             arrivals.offsets_ns(workload.seed).take(requests)
         });
         Self {
@@ -123,8 +123,12 @@ impl Fleet {
         self.idle.retain(|&waiting| waiting != agent);
         self.open += 1;
         let Agent { transcript, turn } = &mut self.agents[agent];
+        let of_session = self.workload.turn_of(*turn);
+        if of_session == 0 {
+            *transcript = self.plan.prefix(); // asked again, it starts anew
+        }
         let keep = transcript.len();
-        let append = self.plan.append(agent, *turn);
+        let append = self.plan.append(agent, of_session);
         transcript.extend(&append);
         Body::Request {
             id: request_name(agent, *turn),
@@ -132,9 +136,9 @@ impl Fleet {
             agent,
             turn: *turn,
             worker: 0,
-            base: Some(match turn.checked_sub(1) {
-                None => Base::Text(PREFIX_NAME.to_owned()),
-                Some(before) => Base::Request(request_name(agent, before)),
+            base: Some(match of_session {
+                0 => Base::Text(PREFIX_NAME.to_owned()),
+                _ => Base::Request(request_name(agent, *turn - 1)),
             }),
             keep,
             append,
@@ -153,7 +157,7 @@ impl Fleet {
         it.transcript.extend(ids);
         it.turn += 1;
         match self.workload.order {
-            _ if it.turn == self.workload.turns => {}
+            _ if it.turn == self.workload.turns_asked() => {}
             Order::Turns => self.idle.push_back(agent),
             Order::Agents => self.idle.push_front(agent),
         }

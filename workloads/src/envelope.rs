@@ -19,12 +19,14 @@ pub(crate) mod check;
 mod embedded;
 pub(crate) mod kv;
 pub(crate) mod servers;
+mod tree;
 mod turns;
 
 use check::Refusal;
 use embedded::embedded_text;
 pub use embedded::{embedded, template};
 pub use kv::{Eviction, KvDtype, Order, Quarantine};
+pub use tree::Tree;
 
 /// Schema tag of both forms.
 pub const ENVELOPE_SCHEMA: &str = "fak.envelope/1";
@@ -140,6 +142,12 @@ pub struct Workload {
     /// The model's own first id, with which the prefix begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bos_id: Option<u32>,
+    /// What agents read at their first turn besides the prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Tree>,
+    /// How often the whole session is asked, of the same cache.
+    #[serde(default = "defaults::passes", skip_serializing_if = "turns::is_one")]
+    pub passes: usize,
     /// When requests are due; none where each comes as soon as its agent was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
@@ -247,6 +255,9 @@ pub(crate) mod defaults {
         "exact".to_owned()
     }
     pub(super) fn workers() -> usize {
+        1
+    }
+    pub(super) fn passes() -> usize {
         1
     }
     pub(crate) fn seed() -> u64 {
@@ -392,6 +403,16 @@ impl<W: Kind> ResolvedOf<W> {
 }
 
 impl Workload {
+    /// Requests of each agent: its turns, as often as they are asked.
+    pub fn turns_asked(&self) -> usize {
+        self.turns * self.passes
+    }
+
+    /// Which turn of the session a request is, by its number among those of its agent.
+    pub fn turn_of(&self, request: usize) -> usize {
+        request % self.turns
+    }
+
     /// The numbers the oracle needs.
     pub fn shape(&self) -> Shape {
         Shape {
@@ -403,6 +424,8 @@ impl Workload {
             workers: self.workers as u64,
             order: self.order,
             quarantine: self.quarantine,
+            tree: self.tree,
+            passes: self.passes as u64,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::arm::{Arm, Cache};
-use crate::envelope::{Order, Quarantine};
+use crate::envelope::{Order, Quarantine, Tree};
 
 /// Positions of a page.
 const PAGE_POSITIONS: u64 = 64;
@@ -25,29 +25,50 @@ pub struct Shape {
     pub order: Order,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Tree>,
+    /// How often it is asked; 0 is once, as 1 is.
+    #[serde(default, skip_serializing_if = "crate::envelope::kv::is_default")]
+    pub passes: u64,
 }
 
 impl Shape {
     /// Pages after which no policy evicts any: for every agent those of its longest transcript, and one more, since a page
-    /// that is matched in part is copied before it is extended. `None` beyond 64 bits.
+    /// that is matched in part is copied before it is extended; as often as it is asked, since what is answered again is
+    /// written before it is known to be there. `None` beyond 64 bits.
     pub fn kv_pages_enough(&self) -> Option<u64> {
+        let pages = self.transcript()?.div_ceil(PAGE_POSITIONS);
+        let of_agent = pages.checked_add(u64::from(self.turns > 0))?;
+        let once = of_agent.checked_mul(self.agents)?;
+        once.checked_mul(self.passes.max(1))
+    }
+
+    /// Positions of an agent's longest transcript, its last answer with it; `None` beyond 64 bits.
+    pub fn transcript(&self) -> Option<u64> {
         let Some(later) = self.turns.checked_sub(1) else {
             return Some(0);
         };
         let answers = self.turns.checked_mul(self.decode)?;
         let results = later.checked_mul(self.result)?;
-        let transcript = (self.prefix).checked_add(answers)?.checked_add(results)?;
-        let pages = transcript.div_ceil(PAGE_POSITIONS) + 1;
-        pages.checked_mul(self.agents)
+        let first = self.first_prompt()?;
+        first.checked_add(answers)?.checked_add(results)
+    }
+
+    /// Positions of an agent's first prompt: the prefix and its way through the tree.
+    fn first_prompt(&self) -> Option<u64> {
+        let way = self.tree.map_or(Some(0), |tree| tree.way_tokens())?;
+        self.prefix.checked_add(way)
     }
 }
 
 /// What an arm counts over a whole session whose cache has [`Shape::kv_pages_enough`], exactly. With fewer pages it computes
 /// no less and finds no more, and decodes and carries the same but for what the next paragraph says.
 ///
-/// Agents of one cache give the same first answer, since their first prompts are equal. Each carries the last token of it in
+/// Agents of one cache give the same first answer, since their first prompts are equal, unless there is a tree. Each carries the last token of it in
 /// its own second turn, for nobody waits to save a token it was to feed anyway; but agents that come one after the other
 /// find what the first of them fed.
+///
+/// A session that is asked again finds every prompt whole, where anything is kept.
 ///
 /// After a quarantine an agent's prompts match no further than where the result begins that was taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +102,8 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
         workers,
         order,
         quarantine,
+        tree,
+        ..
     } = *shape;
     if turns == 0 || agents == 0 {
         return Some(Counts::default());
@@ -88,10 +111,13 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
     let later_turns = agents.checked_mul(turns - 1)?;
     let pairs_of_turns = turns.checked_mul(turns - 1)? / 2;
     let grown = decode.checked_add(result)?.checked_mul(pairs_of_turns)?;
-    let logical = turns
-        .checked_mul(prefix)?
+    let passes = shape.passes.max(1);
+    let once = turns
+        .checked_mul(shape.first_prompt()?)?
         .checked_add(grown)?
         .checked_mul(agents)?;
+    let logical = once.checked_mul(passes)?;
+    let asked = agents.checked_mul(turns)?.checked_mul(passes)?;
     let caches = match (arm.cache, arm.spans_workers) {
         (Cache::None, _) => 0,
         (Cache::Session, _) => agents,
@@ -100,7 +126,9 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
     };
     let increments = later_turns.checked_mul(result)?;
     let fed_before = match (arm.cache, order) {
-        (Cache::Shared, Order::Agents) if turns > 1 => (agents - caches) * decode.min(1),
+        (Cache::Shared, Order::Agents) if turns > 1 && tree.is_none() => {
+            (agents - caches) * decode.min(1)
+        }
         _ => 0,
     };
     let (computed, carried, replayed) = match arm.cache {
@@ -108,20 +136,45 @@ fn checked(arm: &Arm, shape: &Shape) -> Option<Counts> {
         _ => (
             caches
                 .checked_mul(prefix)?
+                .checked_add(tree_tokens(arm, shape)?)?
                 .checked_add(increments)?
                 .checked_add(again(shape, quarantine)?)?,
             later_turns * decode.min(1) - fed_before, // without an answer there is nothing to carry
-            agents - caches,
+            whole_hits(shape, caches, asked),
         ),
     };
     Some(Counts {
         prefill_tokens_computed: computed,
         prefill_tokens_logical: logical,
         prefix_tokens_hit: logical - computed - carried,
-        decode_tokens: agents.checked_mul(turns)?.checked_mul(decode)?,
+        decode_tokens: asked.checked_mul(decode)?,
         carried_tokens: carried,
         replayed_tokens: replayed,
     })
+}
+
+/// Positions of trees' texts an arm that keeps something computes. On several workers every worker's agents are ends of
+/// their own; that is not counted here, and such shapes have no tree.
+fn tree_tokens(arm: &Arm, shape: &Shape) -> Option<u64> {
+    let Some(tree) = shape.tree else {
+        return Some(0);
+    };
+    match arm.cache {
+        Cache::Shared => tree.tokens_in_all(),
+        _ => tree.way_tokens()?.checked_mul(shape.agents),
+    }
+}
+
+/// Prompts that are found whole: all that are asked again, and where there is no tree the first ones of all but one agent
+/// of a cache.
+fn whole_hits(shape: &Shape, caches: u64, asked: u64) -> u64 {
+    let again = asked - shape.agents * shape.turns;
+    let alike = if shape.tree.is_some() {
+        0
+    } else {
+        shape.agents - caches
+    };
+    again + alike
 }
 
 /// Positions computed again because of a quarantine: in the j-th turn after it everything since the result was appended

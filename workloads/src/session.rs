@@ -5,13 +5,16 @@
 use std::ops::Range;
 
 use crate::Error;
-use crate::envelope::Workload;
+use crate::envelope::{Tree, Workload};
 use crate::splitmix::SplitMix64;
 
-/// Keys that keep the three kinds of draw apart.
+/// Keys that keep the kinds of draw apart.
 const PREFIX: u64 = 0;
 const FIRST: u64 = 1;
 const REST: u64 = 2;
+/// As the two above, for the texts of a tree; 3 draws gaps between arrivals.
+const NODE_FIRST: u64 = 4;
+const NODE_REST: u64 = 5;
 /// Where ordinary ids begin no later: who checks ids against the seed tries every beginning below it.
 const FIRST_ORDINARY_END: u32 = 1 << 16;
 
@@ -55,11 +58,26 @@ impl Ids {
         ids
     }
 
+    /// `count` ids of a node of a tree; the first differs between all nodes of its level.
+    fn node(&self, level: usize, node: usize, count: usize) -> Vec<u32> {
+        let Some(rest) = count.checked_sub(1) else {
+            return Vec::new();
+        };
+        let mut ids = vec![self.apart(&[NODE_FIRST, level as u64], node)];
+        ids.extend(self.draw(&[NODE_REST, level as u64, node as u64], rest));
+        ids
+    }
+
     /// Agents take consecutive ids from a random start, so no two results of a turn begin alike.
     fn first_of_result(&self, agent: usize, turn: usize) -> u32 {
+        self.apart(&[FIRST, turn as u64], agent)
+    }
+
+    /// Of ids that differ between all who draw with these keys, the one of the `place`th.
+    fn apart(&self, keys: &[u64], place: usize) -> u32 {
         let count = self.ordinary.end - self.ordinary.start;
-        let offset = self.stream(&[FIRST, turn as u64]).below(count);
-        let place = (u64::from(offset) + agent as u64) % u64::from(count);
+        let offset = self.stream(keys).below(count);
+        let place = (u64::from(offset) + place as u64) % u64::from(count);
         self.ordinary.start + place as u32
     }
 
@@ -102,11 +120,19 @@ impl SessionPlan {
         ids
     }
 
-    /// What `agent` appends at `turn` to its prompt and answer so far: nothing at turn 0, then a result.
+    /// What `agent` appends at `turn` to its prompt and answer so far: at turn 0 the texts of its way through the tree, if
+    /// there is one, then a result.
     pub fn append(&self, agent: usize, turn: usize) -> Vec<u32> {
         if turn == 0 {
-            return Vec::new();
+            let tree = self.workload.tree.as_ref();
+            return tree.map_or(Vec::new(), |tree| self.way(tree, agent));
         }
         self.ids.own(agent, turn, self.workload.result)
+    }
+
+    fn way(&self, tree: &Tree, agent: usize) -> Vec<u32> {
+        let nodes = tree.way(agent);
+        let texts = nodes.map(|(level, node)| self.ids.node(level, node, tree.tokens));
+        texts.flatten().collect()
     }
 }

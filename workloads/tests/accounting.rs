@@ -6,6 +6,7 @@ use workloads::accounting::online::{self, Ordered};
 use workloads::accounting::streams::{Radix, session};
 use workloads::accounting::{Account, CacheModel, Geometry, Request, Scope, Span, replay};
 use workloads::arm::named;
+use workloads::envelope::Tree;
 use workloads::oracle::{Shape, counts};
 
 fn under(scope: Scope, shape: &Shape) -> Account {
@@ -15,10 +16,13 @@ fn under(scope: Scope, shape: &Shape) -> Account {
 proptest! {
     #[test]
     fn counting_requests_gives_the_closed_forms_of_every_arm(
-        agents in 1_u64..6, turns in 1_u64..9, prefix in 1_u64..200, decode in 0_u64..40, result in 1_u64..40,
-        workers in 1_u64..4,
+        (branches, levels) in (1_u64..5, 1_u32..3), turns in 1_u64..9, prefix in 1_u64..200, decode in 0_u64..40, result in 1_u64..40,
+        workers in 1_u64..4, tree in proptest::option::of(1_usize..20), passes in 1_u64..4,
     ) {
-        let shape = Shape { agents, turns, prefix, decode, result, workers, ..Shape::default() };
+        let agents = branches.pow(levels);
+        let tree = tree.map(|tokens| Tree { branches: branches as usize, levels: levels as usize, tokens });
+        let workers = if tree.is_some() { 1 } else { workers }; // a tree's closed form is of one
+        let shape = Shape { agents, turns, prefix, decode, result, workers, tree, passes, ..Shape::default() };
         for (scope, arm) in [
             (Scope::None, "naive"),
             (Scope::Session, "agent-kv-batched"),
@@ -29,7 +33,7 @@ proptest! {
             prop_assert_eq!(found.computed_tokens, expected.prefill_tokens_computed, "{}", arm);
             prop_assert_eq!(found.prompt_tokens, expected.prefill_tokens_logical);
             prop_assert_eq!(found.decode_tokens, expected.decode_tokens);
-            prop_assert_eq!(found.requests, agents * turns);
+            prop_assert_eq!(found.requests, agents * turns * passes);
         }
         let fleet = under(Scope::Fleet, &shape);
         let one = Shape { workers: 1, ..shape };

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use workloads::Error;
 use workloads::arm::{ARMS, Arm, Cache, named};
-use workloads::envelope::{Order, Quarantine};
+use workloads::envelope::{Order, Quarantine, Tree};
 use workloads::oracle::{Counts, Shape, counts};
 
 fn computed(shape: Shape) -> Vec<u64> {
@@ -75,7 +75,7 @@ fn a_shape_beyond_counting_is_an_error_and_an_empty_one_counts_nothing() {
 
 /// Every (agent, turn) in the order they come.
 fn in_order(shape: &Shape) -> Vec<(u64, u64)> {
-    let turns = 0..shape.turns;
+    let turns = 0..shape.turns * shape.passes.max(1);
     match shape.order {
         Order::Turns => turns
             .flat_map(|turn| (0..shape.agents).map(move |agent| (agent, turn)))
@@ -95,8 +95,16 @@ fn walk(arm: &Arm, shape: &Shape) -> Counts {
     // Texts that no prompt may match, by where they begin.
     let mut barred: Vec<(Vec<u64>, usize)> = Vec::new();
     let mut total = Counts::default();
-    for (agent, turn) in in_order(shape) {
+    for (agent, request) in in_order(shape) {
+        let turn = request % shape.turns;
         let transcript = &mut transcripts[agent as usize];
+        if turn == 0 {
+            *transcript = (0..shape.prefix).collect();
+            for (level, node) in shape.tree.iter().flat_map(|tree| tree.way(agent as usize)) {
+                let unique = (1 << 45) + level as u64 * 10_000_000 + node as u64 * 10_000;
+                transcript.extend(unique..unique + shape.tree.unwrap().tokens as u64);
+            }
+        }
         let last_sampled = transcript.len() - 1;
         let start = transcript.len();
         if turn > 0 {
@@ -147,19 +155,25 @@ fn walk(arm: &Arm, shape: &Shape) -> Counts {
 proptest! {
     #[test]
     fn the_closed_forms_are_what_a_walk_counts(
-        (agents, turns) in (1u64..6, 1u64..7), (prefix, decode, result) in (1u64..30, 1u64..6, 1u64..6),
+        (branches, levels) in (1u64..5, 1u32..3), (turns, tree, passes) in (1u64..7, proptest::option::of(1usize..5), 1u64..4), (prefix, decode, result) in (1u64..30, 1u64..6, 1u64..6),
         workers in 1u64..8, arm in 0usize..5, one_by_one: bool, bad in proptest::option::of((1usize..6, 1usize..6)),
     ) {
+        let agents = branches.pow(levels);
         let order = if one_by_one { Order::Agents } else { Order::Turns };
+        let tree = tree.map(|tokens| Tree { branches: branches as usize, levels: levels as usize, tokens });
+        // Where one text is read by all, workers have it each; of a tree only one worker is counted. What is asked again is plain.
+        let workers = if tree.is_some() { 1 } else { workers };
+        let plain = !one_by_one && bad.is_none();
+        let passes = if plain { passes } else { 1 };
         let quarantine = bad.filter(|bad| bad.1 as u64 <= agents);
         let quarantine = quarantine.map(|(turn, agents)| Quarantine { turn, agents });
-        let shape = Shape { agents, turns, prefix, decode, result, workers, order, quarantine };
+        let shape = Shape { agents, turns, prefix, decode, result, workers, order, quarantine, tree, passes };
         let arm = &ARMS[arm];
         let (closed, walked) = (counts(arm, &shape).unwrap(), walk(arm, &shape));
         // First answers coincide within a cache; a walk in this order finds all but the first
         // agent's last token of them, which agents that take turns do not.
         let caches = if arm.spans_workers { 1 } else { workers.min(agents) };
-        let coincide = if arm.cache == Cache::Shared && turns > 1 && !one_by_one { agents - caches } else { 0 };
+        let coincide = if arm.cache == Cache::Shared && turns > 1 && !one_by_one && tree.is_none() { agents - caches } else { 0 };
         let expected = Counts {
             carried_tokens: closed.carried_tokens - coincide,
             prefix_tokens_hit: closed.prefix_tokens_hit + coincide,

@@ -117,7 +117,7 @@ fn asked<'a>(
     model: &'a str,
 ) -> Asked<'a> {
     let shape = envelope.workload_of(arm).shape();
-    let transcript = shape.prefix + shape.turns * shape.decode + (shape.turns - 1) * shape.result;
+    let transcript = shape.transcript().unwrap_or(u64::MAX);
     let wanted = (transcript as usize + 1).max(PROBE_IDS + CONTEXT_STEP / 2);
     Asked {
         arm: llama,

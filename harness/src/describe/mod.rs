@@ -77,7 +77,20 @@ pub fn words_of(envelope: &ResolvedEnvelope) -> String {
     let workload = &envelope.workload;
     let clocked = workload.arrivals.map(|it| format!(", {it}"));
     let slo = workload.slo.map(|it| format!(", good within {it}"));
-    let more = short.chain(clocked).chain(slo);
+    let tree = workload.tree.map(|it| {
+        let levels = counted(it.levels, "level");
+        format!(
+            ", a tree of {} branches, {levels}, {} tokens a node",
+            it.branches, it.tokens
+        )
+    });
+    let again = (workload.passes > 1).then(|| format!(", asked {} times", workload.passes));
+    let more = tree
+        .into_iter()
+        .chain(again)
+        .chain(short)
+        .chain(clocked)
+        .chain(slo);
     words(&workload.shape()) + &more.collect::<String>()
 }
 

@@ -4,6 +4,7 @@
 //! Not here: any figure that is not in the run record or its traces.
 
 mod misses;
+mod passes;
 mod slowest;
 mod words;
 
@@ -19,6 +20,7 @@ use crate::fairness::Receipts;
 use crate::sealed::SealedRun;
 use crate::world::World;
 use misses::Group;
+use passes::Pass;
 use slowest::Slow;
 
 /// What is told of one arm.
@@ -30,6 +32,9 @@ struct Told<'a> {
     /// Of the first repetition; all count alike.
     misses: Vec<Group>,
     slowest: Option<Slow>,
+    /// Each time the session was asked, where it was asked several times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    passes: Vec<Pass>,
 }
 
 /// Explains a run; 0, or 4 if its evidence is broken.
@@ -70,6 +75,7 @@ fn told(run: &SealedRun) -> Vec<Told<'_>> {
     let place = |arm: &String| ladder.iter().position(|name| name == arm);
     let mut arms: Vec<(&String, &ArmRecord)> = run.record.arms.iter().collect();
     arms.sort_by_key(|(name, _)| place(name).unwrap_or(ladder.len()));
+    let envelope = run.session();
     let told = arms.into_iter().map(|(name, record)| {
         let own = || run.traces.iter().filter(move |trace| trace.arm == *name);
         Told {
@@ -77,6 +83,9 @@ fn told(run: &SealedRun) -> Vec<Told<'_>> {
             record,
             misses: own().next().map(misses::of).unwrap_or_default(),
             slowest: slowest::of(own()),
+            passes: envelope
+                .as_ref()
+                .map_or_else(Vec::new, |it| passes::of(it, own())),
         }
     });
     told.collect()

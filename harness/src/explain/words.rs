@@ -28,6 +28,7 @@ pub(super) fn session(
     heading(run, out)?;
     asked(envelope, told, out)?;
     tokens(told, out)?;
+    asked_again(told, out)?;
     times(told, out)?;
     missed(told, out)?;
     slow(told, out)?;
@@ -73,6 +74,24 @@ fn asked(envelope: &ResolvedEnvelope, told: &[Told<'_>], out: &mut dyn Write) ->
         let stands_for = arm::named(name).map_or("simulated", |arm| arm.stands_for);
         writeln!(out, "    {name:<width$}  {stands_for}")?;
     }
+    if let Some(tree) = &work.tree {
+        writeln!(
+            out,
+            "  Before its first turn an agent reads {} more tokens: its way to one of {} ends of a tree that parts in {} at\n               each of {}, with {} tokens at every node.",
+            tree.way_tokens().unwrap_or(0),
+            work.agents,
+            tree.branches,
+            counted(tree.levels, "level"),
+            tree.tokens,
+        )?;
+    }
+    if work.passes > 1 {
+        writeln!(
+            out,
+            "  All of it is asked {} times, of the same cache.",
+            work.passes
+        )?;
+    }
     for (arm, turns) in &envelope.run.arm_turns {
         writeln!(
             out,
@@ -104,6 +123,35 @@ fn tokens(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
         "Where the tokens went\n{}  sent: tokens of all prompts. Each was found in a cache, or computed, or carried: \
          the last token of an\n  answer is computed only when the next turn needs it. written: tokens of the answers. \
          again: tokens found\n  whole and run once more, because their result picks the first word.\n",
+        table.render()
+    )?;
+    Ok(())
+}
+
+/// What was computed the first time and what when it was asked again.
+fn asked_again(told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
+    let mut table = Table::new(&["arm", "asked", "found", "computed", "first token p50"]);
+    for Told { arm, passes, .. } in told {
+        for (place, pass) in passes.iter().enumerate() {
+            table.row([
+                if place == 0 {
+                    (*arm).to_owned()
+                } else {
+                    String::new()
+                },
+                if place == 0 { "cold" } else { "again" }.to_owned(),
+                grouped(pass.found),
+                grouped(pass.computed),
+                or_dash(pass.ttft_ns, duration),
+            ]);
+        }
+    }
+    if told.iter().all(|told| told.passes.is_empty()) {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "Cold, and asked again\n{}  cold: of an empty cache. again: the same session, of the cache the first time left.\n",
         table.render()
     )?;
     Ok(())

@@ -16,6 +16,7 @@ mod generate;
 mod invariance;
 mod judging;
 mod models;
+mod radix;
 mod robust;
 mod schemas;
 mod servers;

@@ -11,6 +11,7 @@ enum Says {
     Common,
     Own,
     Answer,
+    Branch,
 }
 
 /// The id of a span: what it is, whose, and which.
@@ -38,7 +39,8 @@ const AGENT_BITS: u32 = 12;
 /// replayed together, of which nothing is alike. Agents are dealt to `shape.workers` round robin.
 pub fn session(shape: &Shape, task: u64) -> impl Iterator<Item = Request> + use<> {
     let shape = *shape;
-    let turns = (0..shape.turns).flat_map(move |turn| (0..shape.agents).map(move |it| (turn, it)));
+    let passes = (0..shape.passes.max(1)).flat_map(move |_| 0..shape.turns);
+    let turns = passes.flat_map(move |turn| (0..shape.agents).map(move |it| (turn, it)));
     turns.map(move |(turn, agent)| {
         let span = |says, which, tokens| Span {
             id: id(says, task << AGENT_BITS | agent, which),
@@ -48,6 +50,14 @@ pub fn session(shape: &Shape, task: u64) -> impl Iterator<Item = Request> + use<
             id: id(Says::Common, task, 0),
             tokens: shape.prefix,
         }];
+        let ways = shape.tree.iter().flat_map(|tree| {
+            let nodes = tree.way(agent as usize);
+            nodes.map(|(level, node)| Span {
+                id: id(Says::Branch, task << AGENT_BITS | node as u64, level as u64),
+                tokens: tree.tokens as u64,
+            })
+        });
+        prompt.extend(ways);
         for before in 0..turn {
             prompt.push(span(Says::Answer, before, shape.decode));
             prompt.push(span(Says::Own, before, shape.result));

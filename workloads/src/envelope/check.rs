@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload, kv};
+use super::{ENVELOPE_SCHEMA, EnvelopeOf, Kind, RunAsked, Workload, kv, tree, turns};
 use crate::arm::MOCK;
 use crate::mock::Script;
 use crate::{Error, arrivals};
@@ -137,25 +137,11 @@ pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal
         let wanted = "1: one worker for now; cross-worker sharing is a later envelope";
         return Err(Refusal::new("workload.workers", workload.workers, wanted));
     }
+    tree::check(workload, &RESULT)?;
     kv::check_quarantine(workload, run)?;
     arrivals::check(workload, run)?;
-    fewer_turns(workload.turns, run)
-}
-
-/// Fewer turns for some arms of the run, at least one.
-fn fewer_turns(workload_turns: usize, run: &RunAsked) -> Result<(), Refusal> {
-    for (arm, turns) in &run.arm_turns {
-        let wanted = if !run.arms.contains(arm) {
-            format!("turns of arms of this run only: {}", run.arms.join(", "))
-        } else if !(1..workload_turns).contains(turns) {
-            format!("1 or more, and fewer than workload.turns, which is {workload_turns}")
-        } else {
-            continue;
-        };
-        let value = format!("{{ {arm} = {turns} }}");
-        return Err(Refusal::new("run.arm_turns", value, wanted));
-    }
-    Ok(())
+    turns::check_passes(workload, run)?;
+    turns::check_fewer(workload.turns, run)
 }
 
 pub(crate) fn within(

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::read::{Answer, Reading};
 use crate::arm::{MOCK, SERVERS, is_server};
-use crate::envelope::ResolvedEnvelope;
+use crate::envelope::{ResolvedEnvelope, Workload};
 use crate::record::{ArmRecord, Divergence, IdentityRecord, RatioRecord};
 use crate::statistics::spread::outliers;
 use crate::statistics::{judge, median, pair_ratios, round6};
@@ -39,7 +39,7 @@ pub(super) fn identity(
     let first_divergence = readings
         .iter()
         .filter(|reading| completed(&reading.place.arm))
-        .find_map(|reading| divergence(&mut first_answers, reading));
+        .find_map(|reading| divergence(&mut first_answers, reading, &envelope.workload));
     IdentityRecord {
         equal: first_divergence.is_none(),
         arms: envelope
@@ -58,9 +58,11 @@ pub(super) fn identity(
 fn divergence<'a>(
     first_answers: &mut BTreeMap<(usize, usize), &'a Answer>,
     reading: &'a Reading,
+    workload: &Workload,
 ) -> Option<Divergence> {
     reading.answers.iter().find_map(|(&(agent, turn), answer)| {
-        let expected = first_answers.entry((agent, turn)).or_insert(answer);
+        let asked = (agent, workload.turn_of(turn)); // again, where it was asked before
+        let expected = first_answers.entry(asked).or_insert(answer);
         let position = expected.difference(answer)?;
         Some(Divergence {
             cell: None,
@@ -162,7 +164,7 @@ impl Compared<'_> {
     }
 
     fn turns(&self, arm: &str) -> usize {
-        self.envelope.workload_of(arm).turns
+        self.envelope.workload_of(arm).turns_asked()
     }
 
     /// Why arms that play unequal turns have no ratio of times.

@@ -5,6 +5,7 @@
 
 mod answers;
 mod begins;
+mod branches;
 mod cells;
 mod clock;
 mod declared;
@@ -250,6 +251,8 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         records::SAMPLES,
         replay::LEFT_TO_REPLAY,
         scripted::SCRIPTED,
+        branches::ASKED,
+        branches::SAID,
         strained::ASKED,
         strained::QUARANTINES,
         strained::TREES,
