@@ -46,8 +46,12 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Envelopes: what each asks, which model, roughly how long here
-    #[command(after_help = "Examples:\n  harness list\n  harness list --json")]
-    List(Json),
+    #[command(after_help = "Examples:
+  harness list                every envelope, by group
+  harness list zero-shared    where it comes from, what it asks, what it does not show, how to run it
+  harness list sharing        one group
+  harness list --json")]
+    List(ListArguments),
     /// A commented envelope to start from, as NAME.toml
     #[command(after_help = "Example:\n  harness new mine && harness run mine.toml --reps 3")]
     New {
@@ -177,6 +181,17 @@ pub enum Tested {
 /// `--json` and nothing else.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Json {
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// One envelope, or one group of them; all when left out
+    #[arg(value_name = "ENVELOPE|GROUP")]
+    pub name: Option<String>,
     /// One JSON document instead of text
     #[arg(long)]
     pub json: bool,

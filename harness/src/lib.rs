@@ -47,7 +47,7 @@ pub fn execute(
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
     match command {
-        Command::List(format) => list::list(format.json, world, out),
+        Command::List(arguments) => list::list(arguments, world, out),
         Command::New { name } => list::new(name, world, out),
         Command::Run(arguments) => run::run(arguments, world, out),
         Command::Audit(arguments) => verify_evidence(arguments, world, out),

@@ -1,43 +1,75 @@
 //! `list` and `new`: the envelopes there are, and a file to start one's own from.
 //!
-//! Not here: reading an envelope (`workloads::envelope`) or running one (`run`).
+//! Not here: reading an envelope (`workloads::envelope`), running one (`run`), or how the list looks (`show`).
+
+mod show;
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use serde_json::{Value, json};
 use workloads::cells::CellWorkload;
+use workloads::envelope::about::{self, About};
 use workloads::envelope::{self, Declared, Kind, Overrides, ResolvedOf};
 
+use crate::cli::ListArguments;
 use crate::describe::words_of;
 use crate::error::Error;
+use crate::near::suggestion;
 use crate::run::estimate::{self, Estimate};
-use crate::table::{counted, rough_duration};
+use crate::table::counted;
 use crate::world::World;
 use crate::{machine, models};
 
 /// What is shown of an envelope, whatever its kind.
 struct Listed {
+    name: String,
     question: String,
     model: String,
+    /// Whether it is in the cache; set once all of it is read.
+    model_present: bool,
+    mode: String,
     workload: Value,
     words: String,
     arms: Vec<String>,
     reps: usize,
-    estimate_ns: Option<u64>,
+    estimate: Option<Estimate>,
 }
 
 impl Listed {
     fn new<W: Kind>(envelope: &ResolvedOf<W>, words: String, estimate: Option<Estimate>) -> Self {
         Self {
+            name: envelope.name.clone(),
             question: envelope.question.clone(),
             model: envelope.model.clone(),
+            model_present: false,
+            mode: envelope.mode.clone(),
             workload: json!(envelope.workload),
             words,
             arms: envelope.run.arms.clone(),
             reps: envelope.run.reps,
-            estimate_ns: estimate.map(|it| it.total_ns),
+            estimate,
         }
+    }
+
+    fn json(&self, about: &About) -> Value {
+        let said = about.of(&self.name);
+        let (group, paragraph) = said.unzip();
+        json!({
+            "name": self.name,
+            "question": self.question,
+            "model": self.model,
+            "model_present": self.model_present,
+            "workload": self.workload,
+            "arms": self.arms,
+            "reps": self.reps,
+            "estimate_ns": self.estimate.as_ref().map(|it| it.total_ns),
+            "group": group.map(|it| &it.id),
+            "losing": group.map(|it| it.losing.contains(&self.name)),
+            "origin": paragraph.map(|it| &it.origin),
+            "asks": paragraph.map(|it| &it.asks),
+            "does_not_show": paragraph.map(|it| &it.does_not_show),
+        })
     }
 }
 
@@ -51,28 +83,27 @@ pub fn cell_words(workload: &CellWorkload) -> String {
     format!("{}: {}", counted(names.len(), "cell"), names.join(", "))
 }
 
-/// How many arms, and by name those that another program answers.
-fn arm_words(arms: &[String]) -> String {
-    let others = arms.iter().filter(|arm| arm.contains(':'));
-    let others: Vec<&str> = others.map(String::as_str).collect();
-    let all = counted(arms.len(), "arm");
-    if others.is_empty() {
-        return all;
-    }
-    format!("{all} ({})", others.join(", "))
-}
-
-/// Prints every embedded envelope.
-pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+/// Prints the embedded envelopes: all by group, those of one group, or one with all that is said of it.
+pub fn list(arguments: &ListArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
+    let about = About::embedded().map_err(|source| Error::Envelope {
+        file: about::FILE.to_owned(),
+        source,
+    })?;
+    let asked = arguments.name.as_deref();
+    refuse_unknown(asked, &about)?;
     let class = machine::facts(world.cores).class;
-    let mut rows: Vec<Value> = Vec::new();
+    let mut listed: Vec<Listed> = Vec::new();
     for (name, text) in envelope::embedded() {
+        let group = about.of(name).map(|(group, _)| group.id.as_str());
+        if asked.is_some_and(|asked| asked != *name && Some(asked) != group) {
+            continue;
+        }
         let refused = |source| Error::Envelope {
             file: (*name).to_owned(),
             source,
         };
         let none = Overrides::default();
-        let resolved = match Declared::parse(text, name).map_err(refused)? {
+        let mut resolved = match Declared::parse(text, name).map_err(refused)? {
             Declared::Session(envelope) => {
                 let it = envelope.resolve(&none, world.cores).map_err(refused)?;
                 let estimate = estimate::session(&it, &class, world);
@@ -84,45 +115,33 @@ pub fn list(json: bool, world: &World, out: &mut dyn Write) -> Result<u8, Error>
                 Listed::new(&it, cell_words(&it.workload), estimate)
             }
         };
-        let estimate_ns = resolved.estimate_ns;
-        let present = models::locate(&resolved.model, world).is_ok();
-        if !json {
-            let here = if present {
-                "here"
-            } else {
-                "not here, `run --pull` gets it"
-            };
-            let takes = estimate_ns.map_or("not timed here yet".to_owned(), |total_ns| {
-                format!("takes about {}", rough_duration(total_ns))
-            });
-            writeln!(
-                out,
-                "{name}\n  {}\n  {}; {}, {}\n  model {} ({here}); {takes}\n",
-                resolved.question,
-                resolved.words,
-                arm_words(&resolved.arms),
-                counted(resolved.reps, "repetition"),
-                resolved.model,
-            )?;
-        }
-        rows.push(json!({
-            "name": name,
-            "question": resolved.question,
-            "model": resolved.model,
-            "model_present": present,
-            "workload": resolved.workload,
-            "arms": resolved.arms,
-            "reps": resolved.reps,
-            "estimate_ns": estimate_ns,
-        }));
+        resolved.model_present = models::locate(&resolved.model, world).is_ok();
+        listed.push(resolved);
     }
-    if json {
-        writeln!(out, "{:#}", json!({ "envelopes": rows }))?;
-    } else {
-        writeln!(out, "run one:        {} run smoke", world.command)?;
-        writeln!(out, "write your own: {} new NAME", world.command)?;
+    match (&listed[..], asked) {
+        _ if arguments.json => {
+            let envelopes: Vec<Value> = listed.iter().map(|it| it.json(&about)).collect();
+            let document = json!({ "groups": about.groups(), "envelopes": envelopes });
+            writeln!(out, "{document:#}")?;
+        }
+        ([one], Some(name)) if one.name == name => write!(out, "{}", show::one(one, &about, world))?,
+        _ => write!(out, "{}", show::overview(&listed, &about, world))?,
     }
     Ok(0)
+}
+
+/// Refuses what is neither an envelope nor a group.
+fn refuse_unknown(asked: Option<&str>, about: &About) -> Result<(), Error> {
+    let envelopes = envelope::embedded().iter().map(|(name, _)| *name);
+    let groups = about.groups().iter().map(|group| group.id.as_str());
+    let known = envelopes.chain(groups);
+    match asked {
+        Some(name) if !known.clone().any(|it| it == name) => Err(Error::Usage(format!(
+            "no envelope and no group is named `{name}` ({}); `harness list` shows all",
+            suggestion(name, known)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Writes `NAME.toml`, which must not exist.

@@ -3,6 +3,9 @@
 
 use std::fmt::Write as _;
 
+/// Columns of running text that a terminal shows whole.
+pub const COLUMNS: usize = 110;
+
 /// Rows of cells under a header; the first column is set left, the others right.
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -148,6 +151,23 @@ pub fn size(bytes: u64) -> String {
     format!("{:.1} {name}", bytes as f64 / f64::from(unit))
 }
 
+/// Words in lines of at most so many columns; a longer word has a line of its own.
+pub fn folded(words: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in words.split_whitespace() {
+        let Some(line) = lines.last_mut() else { break };
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// An optional cell: a missing value is a dash, never a zero.
 pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
@@ -176,6 +196,14 @@ mod tests {
             table.markdown(),
             "| arm | tokens | note |\n| --- | ---: | --- |\n| a\\|b | 9 | yes |\n"
         );
+    }
+
+    #[test]
+    fn words_are_folded_between_words_and_never_lost() {
+        assert_eq!(folded("one two three", 7), ["one two", "three"]);
+        assert_eq!(folded(" a  b\nc ", 80), ["a b c"]);
+        assert_eq!(folded("longer ones stay", 3), ["longer", "ones", "stay"]);
+        assert_eq!(folded("", 3), [""]);
     }
 
     #[test]

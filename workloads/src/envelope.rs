@@ -15,6 +15,7 @@ use crate::oracle::Shape;
 use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
+pub mod about;
 pub(crate) mod check;
 mod embedded;
 pub(crate) mod kv;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::Shown;
 use crate::error::Error;
-use crate::table::Table;
+use crate::table::{COLUMNS, Table, folded};
 use crate::world::World;
 
 enum Part {
@@ -49,7 +49,7 @@ impl Document {
         for part in &self.parts {
             text.push('\n');
             match part {
-                Part::Words(words) => text.push_str(&(folded(words) + "\n")),
+                Part::Words(words) => text.push_str(&(folded(words, COLUMNS).join("\n") + "\n")),
                 Part::Heading(words) => text += &(words.clone() + ":\n"),
                 Part::Table(table) => text.push_str(&table.render()),
             }
@@ -92,22 +92,4 @@ impl Document {
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|source| Error::io("cannot write", path, source))
-}
-
-/// Words in lines that a terminal shows whole.
-fn folded(words: &str) -> String {
-    const COLUMNS: usize = 110;
-    let mut lines = vec![String::new()];
-    for word in words.split_whitespace() {
-        let Some(line) = lines.last_mut() else { break };
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
 }

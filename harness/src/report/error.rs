@@ -68,6 +68,42 @@ pub enum ReportError {
         /// What is wrong with it and what to type instead.
         message: String,
     },
+    /// What is said of envelopes and their groups is wrong.
+    #[error("{0}")]
+    Groups(workloads::Error),
+    /// Ratios of a group without a run of what the group loses.
+    #[error(
+        "group `{group}` ({title}): {quoted} speaks, and `{losing}`, made for us to lose, has no anchored run that \
+         speaks{why}. No page quotes the one without the other: type `harness run {losing}`, then `harness anchor DIR` \
+         with the directory it prints, then `harness report`"
+    )]
+    Unbalanced {
+        /// Id of the group.
+        group: String,
+        /// Its heading.
+        title: String,
+        /// A run of it that speaks.
+        quoted: String,
+        /// The losing envelope.
+        losing: String,
+        /// What keeps its runs from speaking, if there are any.
+        why: String,
+    },
+    /// A page with ratios of a group and without what the group loses.
+    #[error(
+        "{page} links {quoted} of the group `{group}` and no run of `{losing}`, made for us to lose; show the runs of \
+         `classes` in reports/templates/{page}.tera that are `losing`, each with a link to its directory"
+    )]
+    OneSided {
+        /// The page.
+        page: &'static str,
+        /// Id of the group.
+        group: String,
+        /// A run of it that is linked.
+        quoted: String,
+        /// The losing envelope that is not.
+        losing: String,
+    },
     /// Digits in prose.
     #[error(
         "{}\nNumbers come from results: write a placeholder, put code in backticks, or add a name to reports/allow.txt",

@@ -4,6 +4,7 @@
 //! (`audit`), deciding what is evidence (`harness anchor`), or computing a figure; pages only quote run records.
 
 mod claims;
+mod classes;
 mod error;
 mod evidence;
 mod figure;
@@ -17,6 +18,7 @@ use std::path::Path;
 
 pub use error::ReportError;
 use evidence::Anchored;
+use workloads::envelope::about::About;
 
 /// Git tree ids by source directory, as in `build.trees` of a run record.
 pub type Trees = BTreeMap<String, String>;
@@ -56,9 +58,15 @@ pub fn report(root: &Path, check: bool) -> Result<Outcome, ReportError> {
     let templates = page::read_templates(root)?;
     lint::lint(root, &templates)?;
     let runs = evidence::load(root)?;
+    let about = About::embedded().map_err(ReportError::Groups)?;
+    classes::require(&about, &runs)?;
     let claims = claims::load(root, &runs)?;
+    let rendered = page::render(&templates, &runs, &claims, &about)?;
+    for (name, text) in &rendered {
+        classes::hold(&about, &runs, name, text)?;
+    }
     let mut pages = Vec::new();
-    for (name, text) in page::render(&templates, &runs, &claims)? {
+    for (name, text) in rendered {
         let path = root.join(name);
         let difference = difference(fs::read(&path).ok().as_deref(), text.as_bytes());
         if difference.is_some() && !check {

@@ -9,8 +9,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use tera::{Context, Tera};
+use workloads::envelope::about::About;
 
 use super::claims::Claim;
+use super::classes;
 use super::error::ReportError;
 use super::evidence::{Anchored, speaker};
 use super::figure::Style;
@@ -52,6 +54,7 @@ pub(super) fn render(
     templates: &[Template],
     runs: &[Anchored],
     claims: &[Claim],
+    about: &About,
 ) -> Result<Vec<(&'static str, String)>, ReportError> {
     let mut tera = Tera::default();
     for (name, style) in Style::ALL {
@@ -67,7 +70,7 @@ pub(super) fn render(
         .map(|template| (template.page, &template.text));
     tera.add_raw_templates(sources)
         .map_err(|error| template_error(&error))?;
-    let context = context(runs, claims).map_err(|error| template_error(&error))?;
+    let context = context(runs, claims, about).map_err(|error| template_error(&error))?;
     templates
         .iter()
         .map(|template| {
@@ -79,8 +82,8 @@ pub(super) fn render(
         .collect()
 }
 
-/// What templates see: `runs` (speaking), `latest` (the newest of them by envelope), `silent`, `claims`.
-fn context(runs: &[Anchored], claims: &[Claim]) -> tera::Result<Context> {
+/// What templates see: `runs` (speaking), `latest` (the newest of them by envelope), `silent`, `claims`, `classes`.
+fn context(runs: &[Anchored], claims: &[Claim], about: &About) -> tera::Result<Context> {
     let mut latest = Map::new();
     let mut speaking = Vec::new();
     let mut silent = Vec::new();
@@ -99,6 +102,7 @@ fn context(runs: &[Anchored], claims: &[Claim]) -> tera::Result<Context> {
     context.insert("runs", &speaking);
     context.insert("latest", &latest);
     context.insert("silent", &silent);
+    context.insert("classes", &classes::context(about, runs, view));
     context.try_insert("claims", claims)?;
     Ok(context)
 }

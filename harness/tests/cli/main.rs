@@ -15,6 +15,7 @@ mod gate_own;
 mod generate;
 mod invariance;
 mod judging;
+mod listing;
 mod models;
 mod radix;
 mod robust;

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use workloads::trace::sha256_hex;
 
 pub(crate) const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
+/// What the group `sharing` loses; no run of another of its envelopes speaks alone.
+pub(crate) const LOSING: [&str; 2] = ["single-turn", "zero-shared"];
 const DAY_S: u64 = 86_400;
 
 /// A repository with templates and claims, and no runs.
@@ -36,10 +38,10 @@ impl Repository {
         repository
     }
 
-    /// With one fit run of each envelope the claims name, and current pages.
+    /// With one fit run of each envelope the claims name, what their groups lose, and current pages.
     pub(crate) fn published() -> Self {
         let repository = Self::new();
-        for envelope in ["smoke", "session-small"] {
+        for envelope in ["smoke", "session-small"].into_iter().chain(LOSING) {
             repository.anchor(&Run::new(envelope, "first"));
         }
         repository.report();

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 mod claims;
+mod classes;
 mod evidence;
 mod fixture;
 mod pages;

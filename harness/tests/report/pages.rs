@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::fixture::{PAGES, Repository, Run};
+use crate::fixture::{LOSING, PAGES, Repository, Run};
 
 #[test]
 fn a_second_report_changes_nothing_and_the_check_passes() {
@@ -63,6 +63,7 @@ fn what_is_not_known_of_another_engine_has_no_row_and_no_zero() {
         .collect();
     let expected = [
         "| **`fused` over `llama-server:shared`** | **5.00×** |",
+        "| `session-50x5` | `llama-server:shared` |  | 5.00× | 5, 4.95× to 5.05× | FASTER |",
         "| llama-server:shared wall, median | 4.96 s | OBSERVED |",
         "| llama-server:shared exact arg-max | 99.5 % | WITNESSED |",
         "| fused / llama-server:shared, wall | 5.00× | OBSERVED, derived |",
@@ -82,7 +83,7 @@ fn a_result_anchored_again_with_another_value_changes_the_pages() {
             .contains("| `naive` | 11 376 |")
     );
     fs::remove_file(repository.path("results/INDEX")).unwrap();
-    for envelope in ["smoke", "session-small"] {
+    for envelope in ["smoke", "session-small"].into_iter().chain(LOSING) {
         let pointer = "/arms/naive/prefill_tokens_computed";
         repository.anchor(&Run::new(envelope, "first").with(pointer, 11_377));
     }
@@ -134,7 +135,9 @@ fn the_losing_side_and_the_floor_are_visible() {
 #[test]
 fn ratios_over_an_arm_of_fewer_turns_are_named_so_and_never_multiplied() {
     let repository = Repository::new();
-    repository.anchor(&Run::new("session-small", "first").with_short_naive(2));
+    for envelope in ["session-small"].into_iter().chain(LOSING) {
+        repository.anchor(&Run::new(envelope, "first").with_short_naive(2));
+    }
     repository.report();
     let authority = repository.read("BENCHMARK-AUTHORITY.md");
     for text in [

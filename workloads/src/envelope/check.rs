@@ -261,7 +261,7 @@ fn bounded(script: &Script, chunk_tokens: u64) -> Result<(), Refusal> {
 }
 
 /// The line on which a dotted field's value starts; `None` if the file leaves it out.
-fn line_of(text: &str, field: &str) -> Option<usize> {
+pub(super) fn line_of(text: &str, field: &str) -> Option<usize> {
     let document = toml::de::DeTable::parse(text).ok()?;
     let mut table = document.get_ref();
     let mut keys = field.split('.').peekable();

@@ -28,6 +28,8 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "session-ladder-64",
     "single-turn",
     "zero-shared",
+    "tiny-context",
+    "one-agent",
     "engine-prefill",
     "engine-decode",
     "engine-fleet",
