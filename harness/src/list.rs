@@ -124,7 +124,9 @@ pub fn list(arguments: &ListArguments, world: &World, out: &mut dyn Write) -> Re
             let document = json!({ "groups": about.groups(), "envelopes": envelopes });
             writeln!(out, "{document:#}")?;
         }
-        ([one], Some(name)) if one.name == name => write!(out, "{}", show::one(one, &about, world))?,
+        ([one], Some(name)) if one.name == name => {
+            write!(out, "{}", show::one(one, &about, world))?
+        }
         _ => write!(out, "{}", show::overview(&listed, &about, world))?,
     }
     Ok(0)

@@ -34,7 +34,8 @@ does_not_show = \"that\"
 ";
 
 #[test]
-fn every_embedded_envelope_stands_in_one_group_and_says_where_it_comes_from_and_what_it_does_not_show() {
+fn every_embedded_envelope_stands_in_one_group_and_says_where_it_comes_from_and_what_it_does_not_show()
+ {
     let about = About::embedded().unwrap();
     for (name, _) in embedded() {
         let (group, paragraph) = about.of(name).unwrap();
@@ -44,9 +45,19 @@ fn every_embedded_envelope_stands_in_one_group_and_says_where_it_comes_from_and_
         }
     }
     for group in about.groups() {
-        let members = embedded().iter().filter(|(name, _)| about.of(name).unwrap().0 == group);
-        assert!(members.count() > group.losing.len(), "{} has only what it loses", group.id);
-        assert!(embedded().iter().all(|(name, _)| *name != group.id), "{} is both", group.id);
+        let members = embedded()
+            .iter()
+            .filter(|(name, _)| about.of(name).unwrap().0 == group);
+        assert!(
+            members.count() > group.losing.len(),
+            "{} has only what it loses",
+            group.id
+        );
+        assert!(
+            embedded().iter().all(|(name, _)| *name != group.id),
+            "{} is both",
+            group.id
+        );
     }
     assert!(about.of("mine").is_none());
     let losing = &about.group("sharing").unwrap().losing;
@@ -68,15 +79,25 @@ fn no_paragraph_has_a_number_that_its_envelope_has_not() {
     for (name, text) in embedded() {
         let known = numbers(text);
         let (_, it) = about.of(name).unwrap();
-        for number in [&it.origin, &it.asks, &it.does_not_show].into_iter().flat_map(|it| numbers(it)) {
+        for number in [&it.origin, &it.asks, &it.does_not_show]
+            .into_iter()
+            .flat_map(|it| numbers(it))
+        {
             found += 1;
-            assert!(known.contains(number), "{name}: {number} stands nowhere in it");
+            assert!(
+                known.contains(number),
+                "{name}: {number} stands nowhere in it"
+            );
         }
     }
     assert!(found > 5, "only {found} numbers were found");
     for group in about.groups() {
         // They stand on pages, where every number comes from a result.
-        assert!(numbers(&group.title).is_empty() && numbers(&group.sentence).is_empty(), "{}", group.id);
+        assert!(
+            numbers(&group.title).is_empty() && numbers(&group.sentence).is_empty(),
+            "{}",
+            group.id
+        );
     }
 }
 
@@ -84,7 +105,10 @@ fn no_paragraph_has_a_number_that_its_envelope_has_not() {
 fn the_fewest_words_that_are_enough_are_read() {
     let about = About::parse(SMALL, &["a", "b"]).unwrap();
     let (group, paragraph) = about.of("b").unwrap();
-    assert_eq!((group.title.as_str(), paragraph.origin.as_str()), ("One", "there"));
+    assert_eq!(
+        (group.title.as_str(), paragraph.origin.as_str()),
+        ("One", "there")
+    );
     assert_eq!(group.losing, ["b"]);
     assert!(about.group("two").unwrap().losing.is_empty());
 }
@@ -93,16 +117,56 @@ fn the_fewest_words_that_are_enough_are_read() {
 fn what_is_missing_unknown_or_said_twice_is_refused_in_words_that_say_where() {
     for (from, to, expected) in [
         ("origin = \"here\"\n", "", "missing field `origin`"),
-        ("origin = \"here\"\n", "origin = \" \"\n", "line 14: envelope.a.origin = nothing; give a sentence"),
-        ("origin = \"here\"\n", "origin = \"here\"\nmood = \"good\"\n", "unknown field `mood`"),
-        ("title = \"One\"\n", "title = \"One\"\nmood = \"good\"\n", "unknown field `mood`"),
-        ("title = \"One\"\n", "title = \"\"\n", "group.one.title = nothing; give a sentence"),
-        ("[envelope.a]", "mood = 1\n[envelope.a]", "unknown field `mood`"),
-        ("group = \"one\"\n", "group = \"three\"\n", "line 13: envelope.a.group = three; give one or two"),
-        ("id = \"two\"", "id = \"one\"", "group.id = one; give every group once"),
-        ("[\"b\"]", "[\"b\", \"b\"]", "group.one.losing = b; give envelopes of the group, each once"),
-        ("[\"b\"]", "[\"c\"]", "group.one.losing = c; give envelopes of the group, each once"),
-        ("\"Second.\"\n", "\"Second.\"\nlosing = [\"b\"]\n", "group.two.losing = b; give envelopes of the group"),
+        (
+            "origin = \"here\"\n",
+            "origin = \" \"\n",
+            "line 14: envelope.a.origin = nothing; give a sentence",
+        ),
+        (
+            "origin = \"here\"\n",
+            "origin = \"here\"\nmood = \"good\"\n",
+            "unknown field `mood`",
+        ),
+        (
+            "title = \"One\"\n",
+            "title = \"One\"\nmood = \"good\"\n",
+            "unknown field `mood`",
+        ),
+        (
+            "title = \"One\"\n",
+            "title = \"\"\n",
+            "group.one.title = nothing; give a sentence",
+        ),
+        (
+            "[envelope.a]",
+            "mood = 1\n[envelope.a]",
+            "unknown field `mood`",
+        ),
+        (
+            "group = \"one\"\n",
+            "group = \"three\"\n",
+            "line 13: envelope.a.group = three; give one or two",
+        ),
+        (
+            "id = \"two\"",
+            "id = \"one\"",
+            "group.id = one; give every group once",
+        ),
+        (
+            "[\"b\"]",
+            "[\"b\", \"b\"]",
+            "group.one.losing = b; give envelopes of the group, each once",
+        ),
+        (
+            "[\"b\"]",
+            "[\"c\"]",
+            "group.one.losing = c; give envelopes of the group, each once",
+        ),
+        (
+            "\"Second.\"\n",
+            "\"Second.\"\nlosing = [\"b\"]\n",
+            "group.two.losing = b; give envelopes of the group",
+        ),
         ("[envelope.b]", "[envelope.c]", "group.one.losing = b"),
         ("[\"b\"]", "[]", ""),
     ] {
@@ -117,6 +181,8 @@ fn what_is_missing_unknown_or_said_twice_is_refused_in_words_that_say_where() {
         assert!(said.contains(expected), "{said}\nlacks: {expected}");
     }
     let said = |names: &[&str]| About::parse(SMALL, names).unwrap_err().to_string();
-    assert!(said(&["a"]).contains("envelope.b = an entry; give entries of embedded envelopes only"));
+    assert!(
+        said(&["a"]).contains("envelope.b = an entry; give entries of embedded envelopes only")
+    );
     assert!(said(&["a", "b", "c"]).contains("envelope.c = nothing; give group, origin, asks"));
 }

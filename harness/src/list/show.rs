@@ -27,7 +27,11 @@ pub(super) fn overview(listed: &[Listed], about: &About, world: &World) -> Strin
         indent(&mut text, 0, &group.sentence);
         text.push('\n');
         for it in members {
-            let lose = if is_losing(it, group) { " [made for us to lose]" } else { "" };
+            let lose = if is_losing(it, group) {
+                " [made for us to lose]"
+            } else {
+                ""
+            };
             let _ = writeln!(text, "  {}{lose}", it.name);
             indent(&mut text, 6, &it.question);
             let _ = writeln!(text, "      model {}; {}", model(it), takes(it));
@@ -66,8 +70,16 @@ pub(super) fn one(it: &Listed, about: &About, world: &World) -> String {
     }
     labelled(&mut text, "shape", &it.words);
     let reps = counted(it.reps, "repetition");
-    labelled(&mut text, "arms", &format!("{}; {reps}", it.arms.join(", ")));
-    labelled(&mut text, "model", &format!("{}; mode {}", model(it), it.mode));
+    labelled(
+        &mut text,
+        "arms",
+        &format!("{}; {reps}", it.arms.join(", ")),
+    );
+    labelled(
+        &mut text,
+        "model",
+        &format!("{}; mode {}", model(it), it.mode),
+    );
     let mut time = takes(it);
     if let Some(estimate) = &it.estimate {
         let _ = write!(time, ", by {}", world.shown(&estimate.directory));
@@ -82,15 +94,22 @@ pub(super) fn one(it: &Listed, about: &About, world: &World) -> String {
 fn commands(text: &mut String, it: &Listed, world: &World) {
     let pull = if it.model_present { "" } else { " --pull" };
     let run = format!("{} run {}{pull}", world.command, it.name);
-    let (others, ours): (Vec<&str>, Vec<&str>) =
-        it.arms.iter().map(String::as_str).partition(|arm| arm.contains(':'));
+    let (others, ours): (Vec<&str>, Vec<&str>) = it
+        .arms
+        .iter()
+        .map(String::as_str)
+        .partition(|arm| arm.contains(':'));
     let program = others.first().and_then(|arm| arm.split(':').next());
     // Writing to a String cannot fail.
     let _ = writeln!(text, "run it:        {run}");
     if let Some(program) = program {
         let arms: String = ours.iter().map(|arm| format!(" --arm {arm}")).collect();
         let _ = writeln!(text, "ours alone:    {run}{arms}");
-        let _ = writeln!(text, "get {program}: {} baseline doctor {program}", world.command);
+        let _ = writeln!(
+            text,
+            "get {program}: {} baseline doctor {program}",
+            world.command
+        );
     }
 }
 

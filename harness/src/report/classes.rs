@@ -54,7 +54,8 @@ pub(super) fn hold(
     Ok(())
 }
 
-/// What templates see as `classes`: every group with `runs`, those that speak, the losing ones first and marked so.
+/// What templates see as `classes`: every group with `runs`, those that speak, the losing ones first and marked so; `outdated`
+/// are those whose envelope asks something else by now.
 /// `view` says how templates see a run.
 pub(super) fn context(
     about: &About,
@@ -67,6 +68,7 @@ pub(super) fn context(
                 let losing = is_losing(group, run);
                 let mut view = view(run);
                 view["losing"] = losing.into();
+                view["outdated"] = run.is_outdated().into();
                 (losing, view)
             })
             .collect();

@@ -7,7 +7,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use workloads::envelope::{Declared, Overrides};
 use workloads::record::{RUN_SCHEMA, RunRecord};
 use workloads::trace::sha256_hex;
 
@@ -41,6 +42,17 @@ impl Anchored {
     /// The day of that, as pages show it.
     pub(super) fn date(&self) -> Option<String> {
         self.started_unix_s().map(dashed)
+    }
+
+    /// Whether the embedded envelope of this name asks something else by now. The run still says what it was asked.
+    pub(super) fn is_outdated(&self) -> bool {
+        let none = Overrides::default();
+        let today = match Declared::named(&self.record.envelope) {
+            Ok(Declared::Session(it)) => it.resolve(&none, 1).ok().map(|it| json!(it.workload)),
+            Ok(Declared::Engine(it)) => it.resolve(&none, 1).ok().map(|it| json!(it.workload)),
+            Err(_) => None,
+        };
+        today.is_some_and(|workload| workload != self.declared["workload"])
     }
 
     /// Its directory, relative to the repository root.

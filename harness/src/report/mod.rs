@@ -120,7 +120,15 @@ impl Outcome {
         }
         for run in &self.runs {
             let _ = match &run.silent {
-                None => writeln!(text, "speaks: {} ({})", run.run, source_state(run, trees)),
+                None => {
+                    let source = source_state(run, trees);
+                    let asked = if run.is_outdated() {
+                        "; its envelope asks another workload by now"
+                    } else {
+                        ""
+                    };
+                    writeln!(text, "speaks: {} ({source}){asked}", run.run)
+                }
                 Some(reason) => writeln!(text, "does not speak: {} ({reason})", run.run),
             };
         }

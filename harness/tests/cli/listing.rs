@@ -21,11 +21,17 @@ fn the_list_is_grouped_and_says_which_envelopes_are_made_to_be_lost() {
         let section: Vec<&str> = rest.lines().take_while(|line| !is_heading(line)).collect();
         for envelope in envelopes.iter().filter(|it| it["group"] == *id) {
             let name = envelope["name"].as_str().unwrap();
-            let losing = group["losing"].as_array().unwrap().contains(&envelope["name"]);
+            let losing = group["losing"]
+                .as_array()
+                .unwrap()
+                .contains(&envelope["name"]);
             assert_eq!(envelope["losing"], losing, "{name}");
             let mark = if losing { " [made for us to lose]" } else { "" };
             let line = format!("  {name}{mark}");
-            assert!(section.contains(&line.as_str()), "no {line:?} in {id}:\n{text}");
+            assert!(
+                section.contains(&line.as_str()),
+                "no {line:?} in {id}:\n{text}"
+            );
             shown += 1;
         }
     }
@@ -35,8 +41,14 @@ fn the_list_is_grouped_and_says_which_envelopes_are_made_to_be_lost() {
         let question = envelope["question"].as_str().unwrap();
         assert!(flat.contains(question), "{question}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
-    assert!(text.contains("all about one:  harness list smoke"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 110),
+        "{text}"
+    );
+    assert!(
+        text.contains("all about one:  harness list smoke"),
+        "{text}"
+    );
 }
 
 fn is_heading(line: &str) -> bool {
@@ -48,23 +60,46 @@ fn json_has_all_that_is_said_of_an_envelope_beside_what_it_had_before() {
     let place = Place::new();
     let all = place.run(&["list", "--json"]).expect(0).json();
     assert_eq!(all["envelopes"][0]["name"], "smoke");
-    let json = place.run(&["list", "zero-shared", "--json"]).expect(0).json();
+    let json = place
+        .run(&["list", "zero-shared", "--json"])
+        .expect(0)
+        .json();
     let envelopes = json["envelopes"].as_array().unwrap();
     assert_eq!(envelopes.len(), 1);
     let one = &envelopes[0];
-    for text in ["name", "question", "model", "group", "origin", "asks", "does_not_show"] {
-        assert!(one[text].as_str().is_some_and(|it| !it.is_empty()), "{text}");
+    for text in [
+        "name",
+        "question",
+        "model",
+        "group",
+        "origin",
+        "asks",
+        "does_not_show",
+    ] {
+        assert!(
+            one[text].as_str().is_some_and(|it| !it.is_empty()),
+            "{text}"
+        );
     }
     assert_eq!((&one["losing"], &one["reps"]), (&true.into(), &5.into()));
-    assert_eq!((&one["model_present"], &one["estimate_ns"]), (&false.into(), &Value::Null));
-    assert_eq!((&one["workload"]["bos_id"], &one["arms"][0]), (&1.into(), &"agent-kv-batched".into()));
+    assert_eq!(
+        (&one["model_present"], &one["estimate_ns"]),
+        (&false.into(), &Value::Null)
+    );
+    assert_eq!(
+        (&one["workload"]["bos_id"], &one["arms"][0]),
+        (&1.into(), &"agent-kv-batched".into())
+    );
 }
 
 #[test]
 fn one_envelope_is_shown_whole_with_the_command_that_runs_it() {
     let place = Place::new();
     let text = place.run(&["list", "zero-shared"]).expect(0).stdout();
-    let json = place.run(&["list", "zero-shared", "--json"]).expect(0).json();
+    let json = place
+        .run(&["list", "zero-shared", "--json"])
+        .expect(0)
+        .json();
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (label, field) in [
         ("origin", "origin"),
@@ -72,7 +107,10 @@ fn one_envelope_is_shown_whole_with_the_command_that_runs_it() {
         ("does not show", "does_not_show"),
     ] {
         let words = json["envelopes"][0][field].as_str().unwrap();
-        assert!(flat.contains(&format!("{label} {words}")), "{label}: {text}");
+        assert!(
+            flat.contains(&format!("{label} {words}")),
+            "{label}: {text}"
+        );
     }
     for words in [
         "What is left of the advantage where agents share nothing?",
@@ -86,11 +124,20 @@ fn one_envelope_is_shown_whole_with_the_command_that_runs_it() {
         "harness run zero-shared --pull --arm agent-kv-batched --arm instance-shared --arm fused\n",
         "harness baseline doctor llama-server",
     ] {
-        assert!(text.contains(words) || flat.contains(words), "no {words:?} in:\n{text}");
+        assert!(
+            text.contains(words) || flat.contains(words),
+            "no {words:?} in:\n{text}"
+        );
     }
     let text = place.run(&["list", "smoke"]).expect(0).stdout();
-    assert!(text.contains("run it:        harness run smoke\n"), "{text}");
-    assert!(!text.contains("ours alone") && !text.contains("lose"), "{text}");
+    assert!(
+        text.contains("run it:        harness run smoke\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("ours alone") && !text.contains("lose"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -100,11 +147,15 @@ fn one_group_is_shown_alone_and_a_strange_name_gets_the_near_ones() {
     let groups = json["envelopes"].as_array().unwrap().iter();
     assert!(groups.map(|it| &it["group"]).all(|group| group == "cache"));
     let text = place.run(&["list", "cache"]).expect(0).stdout();
-    assert!(text.contains("interleaved-order") && !text.contains("smoke"), "{text}");
-    place
-        .run(&["list", "zero-share"])
-        .expect(2)
-        .complains(&["named `zero-share`", "did you mean zero-shared?", "`harness list` shows all"]);
+    assert!(
+        text.contains("interleaved-order") && !text.contains("smoke"),
+        "{text}"
+    );
+    place.run(&["list", "zero-share"]).expect(2).complains(&[
+        "named `zero-share`",
+        "did you mean zero-shared?",
+        "`harness list` shows all",
+    ]);
     place
         .run(&["list", "sharign"])
         .expect(2)

@@ -56,7 +56,11 @@ fn a_losing_run_that_is_silent_or_has_no_ratio_is_as_good_as_none_and_said_to_be
         repository.anchor(&Run::new(lost, "first").with(pointer, value));
         expect_unbalanced(&repository, lost, &format!(": results/{lost}/first {why}"));
     };
-    unfit("/complete", json!(false), "is silent, incomplete: not every requested repetition ended well");
+    unfit(
+        "/complete",
+        json!(false),
+        "is silent, incomplete: not every requested repetition ended well",
+    );
     let none = "has no ratio of `fused` over an arm that is no floor, or all are withheld";
     unfit("/ratios", json!([]), none);
     let floor = json!([{
@@ -80,28 +84,64 @@ fn groups_that_lose_nothing_and_runs_of_losing_envelopes_need_nobody_beside_them
     repository.anchor(&Run::of_cells("engine-decode", "first"));
     repository.report();
     let authority = repository.read("BENCHMARK-AUTHORITY.md");
-    assert!(authority.contains("No envelope of this group was made to lose"), "{authority}");
+    assert!(
+        authority.contains("No envelope of this group was made to lose"),
+        "{authority}"
+    );
 }
 
 #[test]
 fn what_a_group_loses_stands_beside_its_ratios_and_first() {
     let repository = Repository::published();
     let authority = repository.read("BENCHMARK-AUTHORITY.md");
-    let group = authority.split("\n### What sharing a prefix saves (`sharing`)\n").nth(1).unwrap();
+    let group = authority
+        .split("\n### What sharing a prefix saves (`sharing`)\n")
+        .nth(1)
+        .unwrap();
     let rows: Vec<&str> = (group.split("\n## ").next().unwrap().lines())
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| envelope") && !line.starts_with("| ---"))
+        .filter(|line| {
+            line.starts_with("| ") && !line.starts_with("| envelope") && !line.starts_with("| ---")
+        })
         .collect();
     let expected: Vec<String> = LOSING
         .map(|name| format!("**`{name}`, made to lose**"))
         .into_iter()
         .chain(["`session-small`".into()])
-        .flat_map(|name| [(name.clone(), "instance-shared", "1.00×"), (name, "agent-kv", "2.03×")])
+        .flat_map(|name| {
+            [
+                (name.clone(), "instance-shared", "1.00×"),
+                (name, "agent-kv", "2.03×"),
+            ]
+        })
         .map(|(name, over, times)| format!("| {name} | `{over}` | {times} | {times} | 5, "))
         .collect();
     assert_eq!(rows.len(), expected.len(), "{rows:#?}");
     for (row, start) in rows.iter().zip(&expected) {
         assert!(row.starts_with(start), "{row}\nis not\n{start}");
     }
+    // The fixture asks all of them what `session-small` asks.
+    let changed = ", before the envelope's workload was changed |";
+    for (row, start) in rows.iter().zip(&expected) {
+        assert_eq!(
+            row.ends_with(changed),
+            start.contains("made to lose"),
+            "{row}"
+        );
+    }
+    let said = repository.report().render(None);
+    let changed = "is unknown); its envelope asks another workload by now\n";
+    assert!(
+        said.contains(&format!(
+            "speaks: zero-shared/first (whether its source changed since {changed}"
+        )),
+        "{said}"
+    );
+    assert!(
+        said.contains(
+            "speaks: session-small/first (whether its source changed since is unknown)\n"
+        ),
+        "{said}"
+    );
     let claims = repository.read("CLAIMS.md");
     let words = "- `zero-shared`: `instance-shared` takes 1.00× the time of `fused`, PARITY ([1970-04-11](results/zero-shared/first)).";
     assert!(claims.contains(words), "{claims}");
@@ -111,22 +151,35 @@ fn what_a_group_loses_stands_beside_its_ratios_and_first() {
 fn a_page_that_links_a_run_and_not_what_its_group_loses_is_refused() {
     for (page, from, to) in [
         ("CLAIMS.md", "{% if run.losing %}", "{% if run.winning %}"),
-        ("BENCHMARK-AUTHORITY.md", "{%- for run in runs %}", "{%- for run in runs | slice(end=1) %}"),
+        (
+            "BENCHMARK-AUTHORITY.md",
+            "{%- for run in runs %}",
+            "{%- for run in runs | slice(end=1) %}",
+        ),
     ] {
         let repository = Repository::published();
         let template = format!("reports/templates/{page}.tera");
         repository.edit(&template, from, to);
         if page != "CLAIMS.md" {
-            repository.edit(&template, "{% for run in class.runs -%}", "{% for run in class.runs | slice(start=2) -%}");
+            repository.edit(
+                &template,
+                "{% for run in class.runs -%}",
+                "{% for run in class.runs | slice(start=2) -%}",
+            );
         }
         let before = repository.read(page);
         let (message, code) = repository.refusal();
         for words in [
-            &format!("{page} links results/session-small/first of the group `sharing` and no run of `single-turn`"),
+            &format!(
+                "{page} links results/session-small/first of the group `sharing` and no run of `single-turn`"
+            ),
             &format!("are `losing`, each with a link"),
             &template,
         ] {
-            assert!(message.contains(words.as_str()), "{message}\nlacks: {words}");
+            assert!(
+                message.contains(words.as_str()),
+                "{message}\nlacks: {words}"
+            );
         }
         assert_eq!(code, 1);
         assert_eq!(repository.read(page), before, "nothing is written");

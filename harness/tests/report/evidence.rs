@@ -85,7 +85,14 @@ fn the_newest_run_of_each_machine_class_speaks() {
     let (smoke, others): (Vec<&str>, Vec<&str>) =
         speaking.iter().partition(|run| run.starts_with("smoke/"));
     assert_eq!(smoke, ["smoke/else", "smoke/tie"]);
-    assert_eq!(others, ["session-small/first", "single-turn/first", "zero-shared/first"]);
+    assert_eq!(
+        others,
+        [
+            "session-small/first",
+            "single-turn/first",
+            "zero-shared/first"
+        ]
+    );
     let authority = repository.read("BENCHMARK-AUTHORITY.md");
     assert!(
         authority.contains("superseded by `smoke/tie`"),

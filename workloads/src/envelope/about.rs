@@ -118,7 +118,12 @@ impl About {
             let field = |part: &str| format!("envelope.{name}.{part}");
             if !names.contains(&name.as_str()) {
                 let wanted = "entries of embedded envelopes only";
-                return Err(refused(text, &format!("envelope.{name}"), "an entry", wanted));
+                return Err(refused(
+                    text,
+                    &format!("envelope.{name}"),
+                    "an entry",
+                    wanted,
+                ));
             }
             let group = &paragraph.group;
             if self.group(group).is_none() {
@@ -133,11 +138,19 @@ impl About {
                 said(text, &field(part), words)?;
             }
         }
-        match names.iter().find(|name| !self.envelopes.contains_key(**name)) {
+        match names
+            .iter()
+            .find(|name| !self.envelopes.contains_key(**name))
+        {
             None => Ok(()),
             Some(name) => {
                 let wanted = "group, origin, asks and does_not_show, as every embedded envelope";
-                Err(refused(text, &format!("envelope.{name}"), "nothing", wanted))
+                Err(refused(
+                    text,
+                    &format!("envelope.{name}"),
+                    "nothing",
+                    wanted,
+                ))
             }
         }
     }
@@ -153,10 +166,8 @@ fn said(text: &str, field: &str, words: &str) -> Result<(), Error> {
 
 /// The refusal of a field, with its line where it has one.
 fn refused(text: &str, field: &str, value: &str, wanted: &str) -> Error {
-    let place = line_of(text, field).map_or_else(
-        || FILE.to_owned(),
-        |line| format!("{FILE}, line {line}"),
-    );
+    let place =
+        line_of(text, field).map_or_else(|| FILE.to_owned(), |line| format!("{FILE}, line {line}"));
     Error::Field {
         place,
         field: field.to_owned(),
