@@ -105,11 +105,9 @@ fn commands(text: &mut String, it: &Listed, world: &World) {
     if let Some(program) = program {
         let arms: String = ours.iter().map(|arm| format!(" --arm {arm}")).collect();
         let _ = writeln!(text, "ours alone:    {run}{arms}");
-        let _ = writeln!(
-            text,
-            "get {program}: {} baseline doctor {program}",
-            world.command
-        );
+        let label = format!("{program}:");
+        let doctor = format!("{} baseline doctor {program}", world.command);
+        let _ = writeln!(text, "{label:LABEL$}{doctor}");
     }
 }
 

@@ -122,7 +122,7 @@ fn one_envelope_is_shown_whole_with_the_command_that_runs_it() {
         "not timed here yet",
         "harness run zero-shared --pull",
         "harness run zero-shared --pull --arm agent-kv-batched --arm instance-shared --arm fused\n",
-        "harness baseline doctor llama-server",
+        "llama-server:  harness baseline doctor llama-server\n",
     ] {
         assert!(
             text.contains(words) || flat.contains(words),

@@ -113,7 +113,9 @@ fn what_a_group_loses_stands_beside_its_ratios_and_first() {
                 (name, "agent-kv", "2.03×"),
             ]
         })
-        .map(|(name, over, times)| format!("| {name} | `{over}` | {times} | {times} | 5, "))
+        .map(|(name, over, times)| {
+            format!("| {name} | 91.3 % | `{over}` | {times} | {times} | 5, ")
+        })
         .collect();
     assert_eq!(rows.len(), expected.len(), "{rows:#?}");
     for (row, start) in rows.iter().zip(&expected) {

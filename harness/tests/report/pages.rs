@@ -63,7 +63,7 @@ fn what_is_not_known_of_another_engine_has_no_row_and_no_zero() {
         .collect();
     let expected = [
         "| **`fused` over `llama-server:shared`** | **5.00×** |",
-        "| `session-50x5` | `llama-server:shared` |  | 5.00× | 5, 4.95× to 5.05× | FASTER |",
+        "| `session-50x5` | 91.3 % | `llama-server:shared` |  | 5.00× | 5, 4.95× to 5.05× | FASTER |",
         "| llama-server:shared wall, median | 4.96 s | OBSERVED |",
         "| llama-server:shared exact arg-max | 99.5 % | WITNESSED |",
         "| fused / llama-server:shared, wall | 5.00× | OBSERVED, derived |",
