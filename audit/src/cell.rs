@@ -63,6 +63,9 @@ impl Work for EngineWork {
         notes.check(Layer::Format, plain, || {
             "run.eviction, run.kv_dtype and evidence.kv are for sessions".to_owned()
         });
+        notes.check(Layer::Format, run.admission.is_none(), || {
+            "run.admission is for sessions".to_owned()
+        });
         let limits = (run.margin_millinats, run.request_limit_s);
         let plain = limits == (margin_millinats(), request_limit_s());
         notes.check(Layer::Format, plain, || {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::admission::{self, Admission};
 use crate::format::{keyed, stated};
 use crate::goodput::{self, Slo};
 use crate::notebook::{Layer, Notebook, quote};
@@ -148,6 +149,9 @@ pub(crate) struct Plan {
     pub(crate) kv_pages: u64,
     #[serde(default = "lru")]
     pub(crate) eviction: String,
+    /// First come, first served where it is left out.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) admission: Option<Admission>,
     /// The mode's own where it is left out.
     #[serde(default, deserialize_with = "stated")]
     pub(crate) kv_dtype: Option<String>,
@@ -281,6 +285,7 @@ impl Work for Workload {
             let asked = quote(&self.quarantine);
             format!("workload.quarantine is {asked}: a result is read at a turn from 1 on, a turn follows, and no agent is without a cache")
         });
+        admission::check(self, run, notes);
         self.check_served(run, evidence, notes);
         self.check_arrivals(notes);
         goodput::check(self, run, notes);

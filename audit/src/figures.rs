@@ -181,6 +181,8 @@ pub(crate) fn as_asked(trace: &Trace, run: &Plan, notes: &mut Notebook) {
     ] {
         notes.same(Layer::Settings, what, found.as_str(), asked);
     }
+    let (found, asked) = (&settings.admission, &run.admission);
+    notes.same(Layer::Settings, "settings.admission", found, asked);
 }
 
 /// Turn by turn, as far as it goes, a trace that ended has the client say what the longest one has it say.

@@ -4,6 +4,7 @@
 //! It follows `FORMAT.md` and nothing else: no code is shared with the crates that write the evidence, so that a bug
 //! in their arithmetic cannot hide in ours. Not here: running a model, fetching anything, or repairing what is broken.
 
+mod admission;
 mod arms;
 mod arrivals;
 mod ceilings;

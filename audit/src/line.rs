@@ -11,6 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::admission::Admission;
 use crate::envelope::lru;
 use crate::format::{nullable, stated};
 use server::{
@@ -73,6 +74,9 @@ pub(crate) struct Settings {
     /// Absent from traces of before the setting.
     #[serde(default = "lru")]
     pub(crate) eviction: String,
+    /// First come, first served where it is left out.
+    #[serde(default, deserialize_with = "stated")]
+    pub(crate) admission: Option<Admission>,
     pub(crate) greedy: bool,
 }
 

@@ -5,6 +5,7 @@
 
 mod counters;
 mod kv;
+mod overtaken;
 mod prompts;
 mod quarantine;
 mod request;

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use engine::{
-    CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, KvType, Mode, Model,
-    NullSink, OnQuarantine, Request, Scope, Sink,
+    Admission, CachePolicy, Engine, EngineOptions, Eviction, KernelChoice, KvSnapshot, KvType,
+    Mode, Model, NullSink, OnQuarantine, Request, Scope, Sink,
 };
 use workloads::arm::Cache;
-use workloads::envelope::{self, KvDtype, ResolvedCells, Run};
+use workloads::envelope::{self, AdmissionOrder, KvDtype, ResolvedCells, Run};
 use workloads::trace::{KvNode, KvTombstone, Settings};
 
 use crate::arm::{Arm, Kv, Quarantined, Report};
@@ -103,6 +103,7 @@ impl Native {
             chunk_tokens: self.options.chunk_tokens,
             kv_pages: self.options.kv_pages,
             eviction: self.options.eviction.to_string(),
+            admission: stated(self.options.admission),
             greedy: true,
         }
     }
@@ -205,6 +206,7 @@ fn fleet_options(mode: &str, run: &Run) -> Result<EngineOptions, Error> {
         chunk_tokens: run.chunk_tokens,
         kv_pages: run.kv_pages,
         eviction: policy(run.eviction),
+        admission: run.admission.map_or(Admission::FirstCome, admission),
         ..EngineOptions::default()
     })
 }
@@ -225,6 +227,24 @@ fn policy(asked: envelope::Eviction) -> Eviction {
         envelope::Eviction::Priority => Eviction::Priority,
         envelope::Eviction::Cost => Eviction::Cost,
     }
+}
+
+fn admission(asked: envelope::Admission) -> Admission {
+    let AdmissionOrder::CacheAware = asked.order;
+    let overtaken_max = asked.overtaken_max;
+    Admission::CacheAware { overtaken_max }
+}
+
+/// As envelopes and traces state it; first come, first served is not stated.
+fn stated(effective: Admission) -> Option<envelope::Admission> {
+    let Admission::CacheAware { overtaken_max } = effective else {
+        return None;
+    };
+    let order = AdmissionOrder::CacheAware;
+    Some(envelope::Admission {
+        order,
+        overtaken_max,
+    })
 }
 
 #[cfg(test)]

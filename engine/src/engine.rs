@@ -10,8 +10,6 @@ pub use govern::{EvictMode, Evicted, Hold, OnQuarantine, Quarantined};
 pub use inspect::{KvNode, KvSnapshot, KvTombstone};
 pub use transfer::Imported;
 
-use std::collections::VecDeque;
-
 use crate::backend::Cpu;
 use crate::error::{Error, Result};
 use crate::event::{Event, FinishReason, Phase, Sink};
@@ -20,7 +18,9 @@ use crate::kv::radix::common_prefix;
 use crate::kv::{Eviction, EvictionPolicy, PageId, PagePool, PageTable, RowSource};
 use crate::model::{Model, Row};
 use crate::sample::{choose, logprobs};
-use crate::schedule::{Active, Batch, Cache, CachePolicy, Request, check_prompt, plan};
+use crate::schedule::{
+    Active, Admission, Batch, Cache, CachePolicy, Found, Line, Request, check_prompt, plan,
+};
 use crate::tensor::{KvType, Mode, PAGE_POSITIONS};
 
 /// Worker threads believed; more is a typing error.
@@ -49,6 +49,8 @@ pub struct EngineOptions {
     pub shared_attention: bool,
     /// Which cached page goes first when room is needed.
     pub eviction: Eviction,
+    /// Which of those that wait goes first.
+    pub admission: Admission,
     /// Bytes that KV pages and what is kept about them may take; `kv_pages` alone decides if none.
     pub kv_bytes: Option<u64>,
 }
@@ -66,6 +68,7 @@ impl Default for EngineOptions {
             batched: true,
             shared_attention: true,
             eviction: Eviction::default(),
+            admission: Admission::default(),
             kv_bytes: None,
             kv_type: None,
         }
@@ -101,7 +104,7 @@ pub struct Engine {
     pool: PagePool,
     cache: Cache,
     options: EngineOptions,
-    pending: VecDeque<Request>,
+    pending: Line<Request>,
     active: Vec<Active>,
     decode_tokens: u64,
     replayed_tokens: u64,
@@ -149,9 +152,10 @@ impl Engine {
             )?
             .sharing_pages(options.shared_attention),
             pool: pool(&model, options)?,
-            cache: Cache::new(options.cache, policy),
+            cache: Cache::new(options.cache, policy)
+                .quiet(options.admission != Admission::FirstCome),
             options: *options,
-            pending: VecDeque::new(),
+            pending: Line::default(),
             active: Vec::new(),
             decode_tokens: 0,
             replayed_tokens: 0,
@@ -175,7 +179,7 @@ impl Engine {
         if in_flight().any(|other| other.session == request.session) {
             return Err(Error::SessionBusy(request.session));
         }
-        let needed = (request.prompt.len() + request.decode_max).div_ceil(PAGE_POSITIONS);
+        let needed = request.positions().div_ceil(PAGE_POSITIONS);
         let capacity = self.pool.capacity();
         if needed > capacity {
             return Err(Error::PagesExhausted {
@@ -184,7 +188,7 @@ impl Engine {
                 capacity,
             });
         }
-        self.pending.push_back(request);
+        self.pending.push(request);
         Ok(())
     }
 
@@ -210,31 +214,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Moves pending requests into the running set, in order, as far as policy, pages and single flight allow.
+    /// Moves pending requests into the running set, as far as policy, pages and single flight allow.
     fn admit(&mut self, sink: &mut dyn Sink) -> Result<()> {
-        let requests_max = if self.options.batched { usize::MAX } else { 1 };
-        let mut waiting = std::mem::take(&mut self.pending);
-        while let Some(request) = waiting.pop_front() {
-            if self.active.len() >= requests_max || self.waits_for_another(&request) {
-                self.pending.push_back(request);
-                continue;
-            }
-            let positions = request.prompt.len() + request.decode_max;
-            let room = (self.spoken_for(), self.active.is_empty());
-            let wanted = request.wanted();
-            let found = match self.cache.find(&mut self.pool, wanted, positions, room) {
-                Ok(found) => found,
-                Err(Error::PagesExhausted { .. }) if !self.active.is_empty() => {
-                    self.pending.push_back(request);
-                    continue;
-                }
-                Err(error) => {
-                    // It stays in line: a hold that ends may make room.
-                    self.pending.push_back(request);
-                    self.pending.append(&mut waiting);
-                    return Err(error);
-                }
-            };
+        self.pending.try_again();
+        while let Some((request, found)) = self.next_admitted()? {
             sink.event(Event::Prefix {
                 request: request.id,
                 own: found.own,
@@ -242,20 +225,53 @@ impl Engine {
                 barred_at: found.barred_at,
                 approximate: found.origin.is_some(),
             });
-            let reserved = positions.div_ceil(PAGE_POSITIONS) - found.table.pages().len();
+            let pages = request.positions().div_ceil(PAGE_POSITIONS);
             self.active.push(Active {
                 request,
                 output: Vec::new(),
                 written_before: self.pool.written(found.table.pages()),
+                reserved: pages - found.table.pages().len(),
                 table: found.table,
                 carried_at: found.carried_at,
                 replayed: 0,
                 chunks: 0,
-                reserved,
                 origin: found.origin,
             });
         }
         Ok(())
+    }
+
+    /// Takes the next request that can run out of the line, with what it found. Whoever cannot is not asked again in this step.
+    fn next_admitted(&mut self) -> Result<Option<(Request, Found)>> {
+        if !self.options.batched && !self.active.is_empty() {
+            return Ok(None);
+        }
+        let finds = |request: &Request| self.cache.matchable(request.wanted());
+        for place in self.pending.order(self.options.admission, finds) {
+            if let Some(found) = self.found(place)? {
+                return Ok(Some((self.pending.admit(place), found)));
+            }
+            self.pending.refuse(place);
+        }
+        Ok(None)
+    }
+
+    /// What the request at this place in line finds, if it can run now. After an error it stays in line: a hold that ends
+    /// may make room.
+    fn found(&mut self, place: usize) -> Result<Option<Found>> {
+        let request = self.pending.at(place);
+        if self.waits_for_another(request) {
+            return Ok(None);
+        }
+        let alone = self.active.is_empty();
+        let (wanted, room) = (request.wanted(), (self.spoken_for(), alone));
+        match self
+            .cache
+            .find(&mut self.pool, wanted, request.positions(), room)
+        {
+            Err(Error::PagesExhausted { .. }) if !alone => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Single flight: whether a running prompt is computing a prefix this one would otherwise compute again.
@@ -357,13 +373,12 @@ impl Engine {
     ///
     /// What it computed stays cached. No event tells of it: the caller knows.
     pub fn cancel(&mut self, request: u64) -> bool {
-        let queued = self.pending.len();
-        self.pending.retain(|pending| pending.id != request);
+        let queued = self.pending.retain(|pending| pending.id != request);
         let running = self
             .active
             .iter()
             .position(|active| active.request.id == request);
-        running.map(|index| self.retire(index)).is_some() || self.pending.len() < queued
+        running.map(|index| self.retire(index)).is_some() || queued
     }
 
     fn prefilled(&mut self, index: usize, sink: &mut dyn Sink) {

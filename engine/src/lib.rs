@@ -28,7 +28,7 @@ pub use kernels::{KernelChoice, ceilings};
 pub use kv::{Eviction, EvictionPolicy, Occupancy, Public, Scope};
 pub use model::Model;
 pub use sample::{SamplingParams, StopMatcher};
-pub use schedule::{CachePolicy, Request};
+pub use schedule::{Admission, CachePolicy, Request};
 pub use tensor::{DType, KvType, Mode, PAGE_POSITIONS};
 pub use tokenizer::Tokenizer;
 pub use weights::quantize::{Quantized, quantize_gguf};

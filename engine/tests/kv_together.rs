@@ -7,7 +7,8 @@ use std::collections::HashSet;
 
 use common::kv::{Client, cold, element_types, parted, text};
 use engine::{
-    CachePolicy, EngineOptions, Error, EvictMode, Eviction, Hold, OnQuarantine, Public, Scope,
+    Admission, CachePolicy, EngineOptions, Error, EvictMode, Eviction, Hold, OnQuarantine, Public,
+    Scope,
 };
 use proptest::prelude::*;
 
@@ -229,11 +230,14 @@ proptest! {
     #[test]
     fn what_neighbours_do_changes_no_answer(
         kv_pages in 5..14_usize, element in any::<prop::sample::Index>(), eviction in 0..5_usize,
-        shared in any::<bool>(), acts in prop::collection::vec(act(), 6..50),
+        shared in any::<bool>(), overtaken_max in prop::option::of(0..4_usize),
+        acts in prop::collection::vec(act(), 6..50),
     ) {
         let cache = if shared { CachePolicy::Shared } else { CachePolicy::Session };
         let eviction = EVICTIONS[eviction];
-        let options = EngineOptions { kv_pages, eviction, cache, ..*element.get(&element_types()) };
+        let cache_aware = |overtaken_max| Admission::CacheAware { overtaken_max };
+        let admission = overtaken_max.map_or(Admission::FirstCome, cache_aware);
+        let options = EngineOptions { kv_pages, eviction, cache, admission, ..*element.get(&element_types()) };
         let mut all = Neighbours {
             client: Client::new(&options),
             asked: Vec::new(),

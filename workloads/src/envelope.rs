@@ -16,6 +16,7 @@ use crate::trace::sha256_hex;
 use crate::{Error, arm};
 
 pub mod about;
+pub(crate) mod admission;
 pub(crate) mod check;
 mod embedded;
 pub(crate) mod kv;
@@ -23,6 +24,7 @@ pub(crate) mod servers;
 mod tree;
 mod turns;
 
+pub use admission::{Admission, AdmissionOrder};
 use check::Refusal;
 use embedded::embedded_text;
 pub use embedded::{embedded, template};
@@ -179,6 +181,8 @@ pub struct RunAsked {
     pub kv_pages: usize,
     /// Which of them go first when room is needed.
     pub eviction: Eviction,
+    /// Which of the requests that wait for room goes first; whoever came first when absent.
+    pub admission: Option<Admission>,
     /// What they hold keys and values as; the mode's own type when absent: f32 in `exact`, f16 in `fast`.
     pub kv_dtype: Option<KvDtype>,
     /// How far below the best an id of another engine's answer may be by our model, in thousandths of a nat.
@@ -232,6 +236,8 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "kv::is_default")]
     pub eviction: Eviction,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Admission>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_dtype: Option<KvDtype>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin_millinats: Option<u64>,
@@ -278,6 +284,7 @@ impl Default for RunAsked {
             chunk_tokens: 256,
             kv_pages: 4096,
             eviction: Eviction::default(),
+            admission: None,
             kv_dtype: None,
             margin_millinats: None,
             request_limit_s: None,
@@ -347,6 +354,7 @@ impl<W: Kind> EnvelopeOf<W> {
                 chunk_tokens: run.chunk_tokens,
                 kv_pages: run.kv_pages,
                 eviction: run.eviction,
+                admission: run.admission,
                 kv_dtype: run.kv_dtype,
                 margin_millinats: run.margin_millinats,
                 request_limit_s: run.request_limit_s,
@@ -438,6 +446,7 @@ impl Kind for Workload {
 
     fn check(&self, run: &RunAsked, evidence: &Evidence) -> Result<(), Refusal> {
         check::session(self, run)?;
+        admission::check(self, run)?;
         servers::check(self, run, evidence)
     }
 }

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::envelope::Admission;
+
 pub mod server;
 
 /// Schema tag of the `begin` line.
@@ -50,6 +52,9 @@ pub struct Settings {
     /// Which pages go first when room is needed. Traces from before the setting lack it.
     #[serde(default = "least_recently_used")]
     pub eviction: String,
+    /// Which of the requests that wait goes first; whoever came first where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Admission>,
     /// Arg-max decoding.
     pub greedy: bool,
 }

@@ -25,12 +25,16 @@ pub(super) enum Stage {
 pub(super) struct Asking {
     prompted: Prompted,
     t_ns: u64,
-    stage: Stage,
+    pub(super) stage: Stage,
     matched: u64,
     /// When its `prefill` line was written.
     prefill_t_ns: u64,
     /// Most requests open at once while this one was.
     open_peak: u64,
+    /// How many requests came before it.
+    pub(super) place: u64,
+    /// How many that came later were let in while it waited.
+    pub(super) overtaken: u64,
 }
 
 impl Reader<'_> {
@@ -63,6 +67,8 @@ impl Reader<'_> {
             matched: 0,
             prefill_t_ns: 0,
             open_peak: open,
+            place: self.counted.requests,
+            overtaken: 0,
         };
         self.requests.insert(id, asking);
         Ok(())
@@ -72,6 +78,7 @@ impl Reader<'_> {
         let asking = at_stage(&mut self.requests, &prefix.request, Stage::Requested, notes)?;
         asking.stage = Stage::Matched;
         asking.matched = prefix.matched;
+        let place = asking.place;
         let Prefix {
             matched,
             own,
@@ -112,6 +119,7 @@ impl Reader<'_> {
             format!("matched is {matched}, beyond what was quarantined: {barred_at:?}")
         });
         notes.recomputed("reuse limits", 3);
+        self.overtake(place, notes);
         Ok(())
     }
 

@@ -136,6 +136,7 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::quarantined::one_by_one,
         fixture::quarantined::evicting,
         fixture::quarantined::branches,
+        fixture::admitted::run,
         fixture::served::run,
         fixture::served::outside,
         fixture::served::unscored,

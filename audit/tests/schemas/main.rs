@@ -195,6 +195,7 @@ fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_a
         cells,
         fixture::quarantined::run(),
         fixture::quarantined::evicting(),
+        fixture::admitted::run(),
         fixture::served::outside(),
         fixture::scheduled::run(),
     ] {
@@ -224,6 +225,7 @@ fn a_trace_line_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
         .insert("instance-shared-0".to_owned(), vec![begun, failed]);
     let strained = fixture::quarantined::run();
     let (served, scheduled) = (fixture::served::run(), fixture::scheduled::run());
+    let admitted = fixture::admitted::run();
     let mut unread = 0;
     for (fixture, trace) in [
         (&session, "fused-0"),
@@ -231,6 +233,7 @@ fn a_trace_line_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
         (&strained, "fused-0"),
         (&strained, "agent-kv-0"),
         (&scheduled, "fused-0"),
+        (&admitted, "fused-0"),
         (&served, "llama-server.shared-0"),
         (&served, "llama-server.shared-0.score"),
         (&cells, "fleet.fak-0"),

@@ -3,6 +3,7 @@
 //! Everything cached stands in one tree of pages: under each session's own name where sessions share nothing, else under
 //! the tenant's. The policies are the arms' whole difference. Not here: when a request is admitted (`batch`, `engine`).
 
+mod idle;
 mod transfer;
 
 use std::collections::HashMap;
@@ -71,6 +72,8 @@ pub struct Cache {
     tombstones: Option<Tombstones>,
     sessions: HashMap<u64, Session>,
     clock: u64,
+    /// What is looked for counts as used only once it is admitted.
+    quiet: bool,
 }
 
 impl Cache {
@@ -82,7 +85,13 @@ impl Cache {
             tombstones: None,
             sessions: HashMap::new(),
             clock: 0,
+            quiet: false,
         }
+    }
+
+    /// Whether what a prompt finds counts as used only where it is admitted, else also where it must go on waiting.
+    pub fn quiet(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
     }
 
     /// Its policy.
@@ -156,6 +165,7 @@ impl Cache {
         let owner = self.owner(wanted.scope, wanted.session);
         let found = match self.policy {
             CachePolicy::None => Match::none(),
+            _ if self.quiet => self.tree.look(owner, findable),
             _ => self.tree.find(owner, findable, wanted.priority),
         };
         let total = positions.div_ceil(PAGE_POSITIONS);
@@ -170,6 +180,9 @@ impl Cache {
         pins.hold(&mut self.tree, pool);
         let table = self.table(pool, pins, wanted.prompt, total, (spoken_for, alone))?;
         if let Some(last) = last {
+            if self.quiet {
+                self.tree.mark_used(last, wanted.priority);
+            }
             self.tree.count_hit(last);
         }
         let session = self.session_of(wanted);
@@ -430,52 +443,6 @@ impl Cache {
     /// Ends leases whose time is up; how many.
     pub fn expire(&mut self, pool: &mut PagePool, now: u64) -> usize {
         self.tree.expire(pool, now)
-    }
-
-    /// The text of an idle session and its pending token.
-    pub fn text(&self, session: u64) -> Option<(&Scope, &[u32], Option<u32>)> {
-        let session = self.sessions.get(&session)?;
-        Some((&session.scope, &session.tokens, session.pending))
-    }
-
-    /// Whether an idle session's pages were rotated.
-    pub fn is_rotated(&self, session: u64) -> bool {
-        let session = self.sessions.get(&session);
-        session.is_some_and(|session| session.rotated.is_some())
-    }
-
-    /// Takes out of the tree what only this session has of its text beyond the first `keep` positions.
-    pub fn drop_text(&mut self, pool: &mut PagePool, session: u64, keep: usize) -> usize {
-        let Some(own) = self.sessions.get(&session) else {
-            return 0;
-        };
-        let others = self.sessions.iter().filter(|(id, _)| **id != session);
-        let of_others = others.map(|(_, other)| {
-            let same = common_prefix(&other.tokens, &own.tokens);
-            same.min(other.scope.shared_positions(&own.scope))
-        });
-        let of_others = match self.policy {
-            CachePolicy::Shared => of_others.max().unwrap_or(0),
-            _ => 0,
-        };
-        let owner = self.owner(&own.scope, session);
-        self.tree
-            .drop_text(pool, owner, &own.tokens, (keep, of_others))
-    }
-
-    /// The pages that hold an idle session's text, if all of it is cached.
-    pub fn session_pages(&mut self, session: u64) -> Option<Vec<PageId>> {
-        let own = self.sessions.get(&session)?;
-        if let Some(rotated) = &own.rotated {
-            return Some(rotated.table.pages().to_vec());
-        }
-        let owner = self.owner(&own.scope, session);
-        let found = self.tree.find(owner, &own.tokens, i32::MIN);
-        if found.len() < own.tokens.len() {
-            return None;
-        }
-        let tail = found.tail.map(|(page, _)| page);
-        Some(found.pages.into_iter().chain(tail).collect())
     }
 
     /// Adds this cache's references to `held`, for [`PagePool::check`].

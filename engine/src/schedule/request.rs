@@ -39,6 +39,11 @@ impl Request {
         }
     }
 
+    /// Positions it may come to have.
+    pub fn positions(&self) -> usize {
+        self.prompt.len() + self.decode_max
+    }
+
     /// That the model can run it.
     pub fn check(&self, config: &Config) -> Result<()> {
         if self.decode_max == 0 {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use workloads::arm::is_server;
-use workloads::envelope::{self, Eviction, KvDtype, ResolvedEnvelope, Workload};
+use workloads::envelope::{self, Admission, Eviction, KvDtype, ResolvedEnvelope, Workload};
 use workloads::statistics::round6;
 use workloads::trace::Body;
 
@@ -67,6 +67,9 @@ pub(super) struct Question {
     /// Which of them go first when room is needed.
     #[serde(default, skip_serializing_if = "is_least_recently_used")]
     pub(super) eviction: Eviction,
+    /// Which of the requests that wait for room goes first, where it is not the first come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) admission: Option<Admission>,
     /// What they hold, where the mode does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kv_dtype: Option<KvDtype>,
@@ -223,6 +226,7 @@ impl Question {
             chunk_tokens: run.chunk_tokens,
             kv_pages: run.kv_pages,
             eviction: run.eviction,
+            admission: run.admission,
             kv_dtype: run.kv_dtype,
         }
     }

@@ -100,6 +100,7 @@ fn usable<W: Kind + PartialEq>(
         && earlier.run.chunk_tokens == asked.run.chunk_tokens
         && earlier.run.kv_pages == asked.run.kv_pages
         && earlier.run.eviction == asked.run.eviction
+        && earlier.run.admission == asked.run.admission
         && earlier.run.kv_dtype == asked.run.kv_dtype
         && earlier.run.arm_turns == asked.run.arm_turns
         && record.machine.class == class;

@@ -131,6 +131,28 @@ fn pages_that_run_short_cost_reuse_and_are_named_and_agents_one_by_one_lose_none
 }
 
 #[test]
+fn an_order_that_knows_the_cache_is_stated_counted_and_part_of_the_question() {
+    let place = Place::new();
+    let few = SMOKE
+        .replacen("kv_pages = 4096", "kv_pages = 5", 1)
+        .replacen("reps = 5", "reps = 1", 1);
+    let order = "[run]\nadmission = { order = \"cache-aware\", overtaken_max = 2 }\n";
+    let knowing = few.replacen("[run]\n", order, 1);
+    let (first_come, knowing) = (run(&place, &few), run(&place, &knowing));
+    let audited = place.run(&["audit", &knowing]).expect(0).stdout();
+    let counted = "admissions within the declared bound";
+    assert!(audited.contains(counted), "{audited}");
+    let audited = place.run(&["audit", &first_come]).expect(0).stdout();
+    assert!(!audited.contains(counted), "{audited}");
+    let unlike = place.run(&["compare", &first_come, &knowing]).expect(3);
+    assert!(
+        unlike.stdout().contains("run.admission"),
+        "{}",
+        unlike.stdout()
+    );
+}
+
+#[test]
 fn what_an_envelope_may_not_ask_of_a_cache_is_refused_with_its_line() {
     let place = Place::new();
     for (from, to, words) in [

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::check::{Refusal, named, within, word};
 use crate::envelope::{Evidence, Kind, ResolvedCells, RunAsked, defaults};
-use crate::envelope::{kv, servers};
+use crate::envelope::{admission, kv, servers};
 
 pub mod arm;
 pub mod external;
@@ -121,6 +121,7 @@ impl Kind for CellWorkload {
             ));
         }
         servers::refuse_for_cells(run)?;
+        admission::refuse_for_cells(run)?;
         kv::refuse_for_cells(run, evidence.kv)
     }
 }

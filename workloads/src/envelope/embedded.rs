@@ -41,6 +41,8 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "working-set-within-capacity",
     "interleaved-order",
     "sequential-order",
+    "admission-first-come",
+    "admission-cache-aware",
 ];
 
 pub(super) fn embedded_text(name: &str) -> Result<&'static str, Error> {

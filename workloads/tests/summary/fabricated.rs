@@ -48,6 +48,7 @@ fn begin(arm: &str, rep: usize) -> Body {
             page_positions: 64,
             chunk_tokens: 256,
             eviction: "lru".to_owned(),
+            admission: None,
             kv_pages: 4096,
             greedy: true,
         },

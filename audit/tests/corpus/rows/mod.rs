@@ -3,6 +3,7 @@
 //! Not here: runs that replace anchored ones (`replaced`), or how a lie is told consistently (`tell`).
 #![allow(clippy::unwrap_used)] // helpers of tests, outside any #[test]
 
+mod admitted;
 mod answers;
 mod begins;
 mod branches;
@@ -256,6 +257,7 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         strained::ASKED,
         strained::QUARANTINES,
         strained::TREES,
+        admitted::ADMITTED,
         servers::BEGUN,
         servers::PREPARED,
         answers::ANSWERED,

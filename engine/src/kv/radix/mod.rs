@@ -176,14 +176,25 @@ impl RadixTree {
     /// The longest prefix of `tokens` that `owner` may find; everything on its way counts as used, and as found once
     /// [`Self::count_hit`] is told so.
     pub fn find(&mut self, owner: Owner<'_>, tokens: &[u32], priority: i32) -> Match {
-        self.clock += 1;
         let found = self.look(owner, tokens);
-        let NodeId(mut at) = found.last();
+        self.mark_used(found.last(), priority);
+        found
+    }
+
+    /// Everything from the root to `node` counts as used.
+    pub fn mark_used(&mut self, node: NodeId, priority: i32) {
+        self.clock += 1;
+        let mut at = self.in_tree(node);
         while at != NodeId::ROOT.0 {
             self.touch(at, priority);
             at = self.nodes[at].parent;
         }
-        found
+    }
+
+    /// The node, or the root if it is gone since, for room.
+    fn in_tree(&self, NodeId(node): NodeId) -> usize {
+        let is_there = self.nodes[node].page.is_some();
+        if is_there { node } else { NodeId::ROOT.0 }
     }
 
     /// As `find`, leaving no trace.
@@ -373,12 +384,8 @@ impl RadixTree {
     }
 
     /// That a request goes on from what was found up to `node`.
-    pub fn count_hit(&mut self, NodeId(node): NodeId) {
-        let mut at = if self.nodes[node].page.is_some() {
-            node
-        } else {
-            NodeId::ROOT.0 // gone since, for room
-        };
+    pub fn count_hit(&mut self, node: NodeId) {
+        let mut at = self.in_tree(node);
         while at != NodeId::ROOT.0 {
             let listed = self.unlist(at);
             self.nodes[at].facts.hits += 1;
