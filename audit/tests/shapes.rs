@@ -165,6 +165,7 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
         shapes += check(fixture::served::outside, part, &mut seen);
         shapes += check(fixture::scheduled::run, part, &mut seen);
     }
+    shapes += check(fixture::admitted::run, Part::Envelope, &mut seen);
     let mut lines = |honest: fn() -> Fixture, trace: &'static str| {
         for place in 0..honest().traces[trace].len() {
             shapes += check(honest, Part::Line(trace, place), &mut seen);
@@ -173,6 +174,7 @@ fn no_object_takes_a_field_more_a_field_less_or_a_field_twice() {
     lines(session, "agent-kv-0");
     lines(fixture::served::run, "llama-server.shared-0");
     lines(fixture::scheduled::run, "fused-0");
+    lines(fixture::admitted::run, "fused-0");
     lines(fixture::served::run, "llama-server.shared-0.score");
     lines(fixture::cells::run, "fleet.fak-0");
     lines(fixture::cells::run, "prompt.llama-bench.fa1-0");
