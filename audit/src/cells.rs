@@ -140,7 +140,7 @@ pub(crate) fn check(
         .collect();
     run.check_arms(notes);
     expected["cells"] = json!(cells);
-    figures::compare("", &found, &expected, notes);
+    figures::compare(figures::TRACES, "", &found, &expected, notes);
     let compared = figures::leaves(&expected);
     notes.recomputed("figures of run.json", compared);
     let rest = figures::leaves(&found).saturating_sub(compared);

@@ -75,7 +75,7 @@ pub(crate) fn check(
         let message = format!("arms are {found}, expected {expected}");
         notes.broken_at(Layer::Record, "arms", message);
     }
-    compare("", &found, &expected, notes);
+    compare(TRACES, "", &found, &expected, notes);
     let compared = leaves(&expected);
     notes.recomputed("figures of run.json", compared);
     let rest = leaves(&found).saturating_sub(compared);
@@ -332,8 +332,17 @@ fn totals(arm: &str, ends: &[&End], first: &Trace, notes: &mut Notebook) -> Map<
         .collect()
 }
 
-/// Notes every leaf of `expected` that `found` does not have.
-pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+/// Who gives the figures of a run.
+pub(crate) const TRACES: &str = "the traces give";
+
+/// Notes every leaf of `expected` that `found` does not have; `given` says in messages what it follows from.
+pub(crate) fn compare(
+    given: &str,
+    path: &str,
+    found: &Value,
+    expected: &Value,
+    notes: &mut Notebook,
+) {
     let layer = if path.starts_with("identity") {
         Layer::Identity
     } else {
@@ -344,12 +353,13 @@ pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut N
             for (key, expected) in expected {
                 let found = found.get(key).unwrap_or(&Value::Null);
                 let dot = if path.is_empty() { "" } else { "." };
-                compare(&format!("{path}{dot}{key}"), found, expected, notes);
+                let path = format!("{path}{dot}{key}");
+                compare(given, &path, found, expected, notes);
             }
         }
         (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
             for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
-                compare(&format!("{path}[{place}]"), found, expected, notes);
+                compare(given, &format!("{path}[{place}]"), found, expected, notes);
             }
         }
         (Value::Array(found), Value::Array(expected)) => {
@@ -359,7 +369,7 @@ pub(crate) fn compare(path: &str, found: &Value, expected: &Value, notes: &mut N
         }
         _ if found != expected => {
             let (found, expected) = (brief(found.to_string()), brief(expected.to_string()));
-            let message = format!("{path} is {found}, the traces give {expected}");
+            let message = format!("{path} is {found}, {given} {expected}");
             notes.broken_at(layer, path, message);
         }
         _ => {}

@@ -20,9 +20,19 @@ const MAX_JSON_BYTES: u64 = 16 << 20;
 
 /// Reads `name` in `dir` as JSON, or notes why it cannot be read: first of all that it is of another version.
 pub(crate) fn read<T: DeserializeOwned>(dir: &Path, name: &str, notes: &mut Notebook) -> Option<T> {
+    read_tagged(dir, name, schema::of(name), notes)
+}
+
+/// The same of a document whose schema its name does not tell.
+pub(crate) fn read_tagged<T: DeserializeOwned>(
+    dir: &Path,
+    name: &str,
+    tag: &str,
+    notes: &mut Notebook,
+) -> Option<T> {
     let text = text(dir, name, notes)?;
     let read = serde_json::from_str(&text);
-    let other = schema::refuse(text.as_bytes(), schema::of(name));
+    let other = schema::refuse(text.as_bytes(), tag);
     notes.keep_document(name, text);
     if let Some(message) = other {
         notes.broken_at(Layer::Format, "schema", message);

@@ -11,6 +11,7 @@ mod ceilings;
 mod cell;
 mod cells;
 mod chain;
+mod counted;
 mod declared;
 mod demands;
 mod envelope;

@@ -100,7 +100,7 @@ struct Effective {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Build {
+pub(crate) struct Build {
     version: String,
     #[serde(deserialize_with = "nullable")]
     commit: Option<String>,

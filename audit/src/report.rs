@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::notebook::{Finding, Notebook};
 use crate::record::Identity;
+use crate::run::Followed;
 use crate::schema;
 
 /// What no reader of a run directory can know.
@@ -18,6 +19,8 @@ const BEYOND: [&str; 3] = [
     UNREPLAYED,
     "whether machine and build are those named",
 ];
+/// Of what was counted.
+const BUILD: &str = "when it was counted, and whether the build is the one named";
 const UNREPLAYED: &str =
     "whether the named model gives these ids and logits: that takes a replay with the engine";
 const UNANCHORED: &str = "whether the run is anchored: results/INDEX was not read";
@@ -31,11 +34,14 @@ pub struct Report {
     /// The directory, as it was named.
     pub dir: String,
     exit_code: u8,
+    /// Whether nothing ran.
+    #[serde(skip)]
+    counted: bool,
     /// Faults, in the order they were met.
     pub findings: Vec<Finding>,
     /// Faults beyond the ones kept.
     pub findings_left_out: u64,
-    /// Recomputed identity; `None` where the evidence could not be followed that far.
+    /// Recomputed identity; `None` where the evidence could not be followed that far, or nothing ran.
     pub identity: Option<Identity>,
     /// How many figures of each kind were derived again and compared.
     pub recomputed: BTreeMap<&'static str, u64>,
@@ -48,16 +54,24 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(dir: &Path, identity: Option<Identity>, notes: Notebook) -> Self {
-        let exit_code = match &identity {
-            Some(identity) if notes.is_clean() => u8::from(!identity.equal),
+    pub(crate) fn new(dir: &Path, followed: Option<Followed>, notes: Notebook) -> Self {
+        let exit_code = match &followed {
+            Some(Followed::Ran(identity)) if notes.is_clean() => u8::from(!identity.equal),
+            Some(Followed::Counted) if notes.is_clean() => 0,
             _ => 4,
         };
-        let cut_short = identity.is_none().then_some(CUT_SHORT);
+        let cut_short = followed.is_none().then_some(CUT_SHORT);
+        let (identity, counted) = match followed {
+            Some(Followed::Ran(identity)) => (Some(identity), false),
+            Some(Followed::Counted) => (None, true),
+            None => (None, false),
+        };
+        let beyond: &[&str] = if counted { &[BUILD] } else { &BEYOND };
         Self {
             schema: schema::REPORT,
             dir: dir.display().to_string(),
             exit_code,
+            counted,
             findings: notes.findings,
             findings_left_out: notes.findings_left_out,
             identity,
@@ -66,7 +80,7 @@ impl Report {
             asserted: notes.asserted,
             not_checked: cut_short
                 .into_iter()
-                .chain(BEYOND)
+                .chain(beyond.iter().copied())
                 .map(str::to_owned)
                 .chain(notes.not_checked)
                 .chain([UNANCHORED.to_owned()])
@@ -104,6 +118,7 @@ impl Report {
     pub fn render(&self) -> String {
         let mut text = format!("audit of {}\n", self.dir);
         let outcome = match self.exit_code {
+            0 if self.counted => "PASS: the evidence holds; it was counted, and nothing ran",
             0 if self
                 .identity
                 .as_ref()

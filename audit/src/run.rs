@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::arms::{Arms, Servers, Traces, stem};
 use crate::cell::{Cell, CellDemands, EngineWork, flash_attention};
 use crate::cells::{self, CellTraces};
+use crate::counted;
 use crate::declared;
 use crate::demands::Demands;
 use crate::envelope::Envelope;
@@ -19,6 +20,7 @@ use crate::notebook::{Checks, Layer, Notebook};
 use crate::oracle::is_served;
 use crate::record::{Identity, Record};
 use crate::report::Report;
+use crate::schema;
 use crate::seal::{self, Sums};
 use crate::server::score::{self, Scored};
 use crate::server::{self, ServerTrace};
@@ -33,8 +35,8 @@ pub fn audit_run(dir: &Path) -> Report {
 /// The same with these checks only.
 pub fn audit_run_with(dir: &Path, checks: Checks) -> Report {
     let mut notes = Notebook::new(checks);
-    let identity = examine(dir, &mut notes);
-    Report::new(dir, identity, notes)
+    let followed = examine(dir, &mut notes);
+    Report::new(dir, followed, notes)
 }
 
 /// What must be known of an envelope before it can be read strictly.
@@ -48,15 +50,42 @@ struct Kind {
     kind: String,
 }
 
-/// The recomputed identity, where the evidence could be followed that far; every other way out leaves a finding.
-fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
+/// Evidence that could be followed to its end.
+pub(crate) enum Followed {
+    /// Arms ran; whether they answered alike, recomputed.
+    Ran(Identity),
+    /// Nothing ran.
+    Counted,
+}
+
+/// What the evidence is, where it could be followed that far; every other way out leaves a finding.
+fn examine(dir: &Path, notes: &mut Notebook) -> Option<Followed> {
     let sums = seal::check(dir, notes)?;
     declared::check(dir, notes);
     // What cannot even be peeked into is for the strict reading to complain of.
     let peek: Option<Peek> = format::read(dir, "envelope.json", &mut Notebook::default());
-    if peek.is_some_and(|peek| peek.workload.kind == "engine") {
-        return examine_cells(dir, &sums, notes);
+    match peek.as_ref().map(|peek| peek.workload.kind.as_str()) {
+        Some("engine") => examine_cells(dir, &sums, notes).map(Followed::Ran),
+        Some("counts") => examine_counts(dir, &sums, notes),
+        _ => examine_session(dir, &sums, notes).map(Followed::Ran),
     }
+}
+
+/// A counted envelope: there is nothing but it and its record.
+fn examine_counts(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Followed> {
+    let envelope: counted::Envelope = format::read(dir, "envelope.json", notes)?;
+    if !envelope.check(notes) {
+        return None;
+    }
+    check_files(std::iter::empty(), &[], sums, notes);
+    let envelope_sha256 = sums.get("envelope.json")?;
+    let record: counted::Record = format::read_tagged(dir, "run.json", schema::COUNTS, notes)?;
+    counted::check(&record, &envelope, envelope_sha256, notes)?;
+    Some(Followed::Counted)
+}
+
+/// A run of a session.
+fn examine_session(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Identity> {
     let envelope: Envelope = format::read(dir, "envelope.json", notes)?;
     if !envelope.check(notes) {
         return None;
@@ -64,7 +93,7 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
     let stems = envelope.required().map(|(arm, rep)| stem(arm, rep));
     let served = envelope.required().filter(|(arm, _)| is_served(arm));
     let scores: Vec<String> = served.map(|(arm, rep)| score_path(arm, rep)).collect();
-    check_files(stems, &scores, &sums, notes);
+    check_files(stems, &scores, sums, notes);
     let envelope_sha256 = sums.get("envelope.json")?;
     let record: Record = format::read(dir, "run.json", notes)?;
     let (mut traces, mut servers) = (Traces::new(), Servers::default());
@@ -86,7 +115,7 @@ fn examine(dir: &Path, notes: &mut Notebook) -> Option<Identity> {
             let Some(trace) = server::read(dir, &path, &asked, &envelope, notes) else {
                 continue;
             };
-            if check_scored(&trace, &sums, notes) {
+            if check_scored(&trace, sums, notes) {
                 scores += 1;
                 let scored = Scored {
                     trace: &trace,

@@ -8,6 +8,8 @@ use crate::notebook::{Layer, Notebook, quote};
 
 pub(crate) const ENVELOPE: &str = "fak.envelope/1";
 pub(crate) const RUN: &str = "fak.run/1";
+/// run.json of an envelope that was counted and not run.
+pub(crate) const COUNTS: &str = "fak.counts/1";
 pub(crate) const TRACE: &str = "fak.trace/1";
 /// Of what an audit answers with `--json`.
 pub(crate) const REPORT: &str = "fak.audit/1";

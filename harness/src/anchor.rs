@@ -11,7 +11,41 @@ use workloads::record::RunRecord;
 use crate::error::Error;
 use crate::sealed::failures;
 use crate::world::World;
-use crate::{calendar, files, seal};
+use crate::{calendar, counted, files, seal};
+
+/// In place of a machine, in the name of a run that had none.
+const COUNTED: &str = "counted";
+
+/// What a run's place under results/ is made of.
+struct Published {
+    envelope: String,
+    started_unix_s: u64,
+    class: String,
+}
+
+impl Published {
+    /// Of a run that passed its audit; one with arms that did not complete is refused.
+    fn of(directory: &Path) -> Result<Self, Error> {
+        if counted::is_counted(directory) {
+            let record = counted::read(directory)?;
+            return Ok(Self {
+                envelope: record.envelope,
+                started_unix_s: record.counted_unix_s,
+                class: COUNTED.to_owned(),
+            });
+        }
+        let path = directory.join("run.json");
+        let record: RunRecord = serde_json::from_str(&files::read_text(&path)?)
+            .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))?;
+        refuse_incomplete(&record)?;
+        let first = record.sittings.first();
+        Ok(Self {
+            started_unix_s: first.map_or(0, |sitting| sitting.started_unix_s),
+            envelope: record.envelope,
+            class: record.machine.class,
+        })
+    }
+}
 
 /// Anchors `directory` and says what to commit.
 pub fn anchor(directory: &Path, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
@@ -30,10 +64,7 @@ pub fn anchor(directory: &Path, world: &World, out: &mut dyn Write) -> Result<u8
         )?;
         return Ok(report.exit_code());
     }
-    let path = directory.join("run.json");
-    let record: RunRecord = serde_json::from_str(&files::read_text(&path)?)
-        .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))?;
-    refuse_incomplete(&record)?;
+    let record = Published::of(directory)?;
     let home = results.join(part("envelope", &record.envelope)?);
     let anchored = if directory
         .canonicalize()
@@ -44,12 +75,8 @@ pub fn anchor(directory: &Path, world: &World, out: &mut dyn Write) -> Result<u8
     {
         directory.clone() // an earlier anchoring was stopped between the move and the line
     } else {
-        let started_unix_s = record
-            .sittings
-            .first()
-            .map_or(0, |sitting| sitting.started_unix_s);
-        let class = part("machine class", &record.machine.class)?;
-        let stem = format!("{}-{class}", calendar::dashed(started_unix_s));
+        let class = part("machine class", &record.class)?;
+        let stem = format!("{}-{class}", calendar::dashed(record.started_unix_s));
         move_to(directory, &home, &stem)?
     };
     let name = anchored.file_name().unwrap_or_default().to_string_lossy();

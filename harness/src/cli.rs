@@ -61,6 +61,7 @@ pub enum Command {
     /// Run an envelope, every arm in its own process, and seal the evidence
     #[command(after_help = "Examples:
   harness run smoke
+  harness run session-ladder        counted, not run: token accounts as evidence
   harness run session-small --arm instance-shared --arm fused --reps 7
   harness run session-small --arm fused --arm llama-server:shared
   harness run mine.toml --threads 2 --json > outcome.json
@@ -234,6 +235,9 @@ pub struct RunArguments {
     /// emptied before each repetition, and shared arms leave prefix.bin where it saves them. Times are compared with nobody's.
     #[arg(long, value_name = "PROGRAM=URL", value_parser = attached, conflicts_with = "programs")]
     pub attach: Option<SocketAddr>,
+    /// The data set that an envelope of kind counts names by its digest
+    #[arg(long, value_name = "FILE")]
+    pub dataset: Option<PathBuf>,
     /// Where the evidence goes; must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -9,6 +9,7 @@ pub mod build_facts;
 pub mod calendar;
 pub mod cli;
 pub mod compare;
+pub mod counted;
 pub mod describe;
 pub mod error;
 pub mod explain;

@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Write};
 
 use serde_json::{Value, json};
 use workloads::cells::CellWorkload;
+use workloads::counts::CountsEnvelope;
 use workloads::envelope::about::{self, About};
 use workloads::envelope::{self, Declared, Kind, Overrides, ResolvedOf};
 
@@ -19,15 +20,18 @@ use crate::near::suggestion;
 use crate::run::estimate::{self, Estimate};
 use crate::table::counted;
 use crate::world::World;
-use crate::{machine, models};
+use crate::{counted, machine, models};
 
 /// What is shown of an envelope, whatever its kind.
 struct Listed {
     name: String,
     question: String,
-    model: String,
+    /// None where nothing is run.
+    model: Option<String>,
     /// Whether it is in the cache; set once all of it is read.
     model_present: bool,
+    /// The file of a set of tasks, which is not ours to carry.
+    dataset: Option<String>,
     mode: String,
     workload: Value,
     words: String,
@@ -41,14 +45,34 @@ impl Listed {
         Self {
             name: envelope.name.clone(),
             question: envelope.question.clone(),
-            model: envelope.model.clone(),
+            model: Some(envelope.model.clone()),
             model_present: false,
+            dataset: None,
             mode: envelope.mode.clone(),
             workload: json!(envelope.workload),
             words,
             arms: envelope.run.arms.clone(),
             reps: envelope.run.reps,
             estimate,
+        }
+    }
+
+    /// An envelope that is counted and not run.
+    fn counted(envelope: &CountsEnvelope) -> Self {
+        let workload = &envelope.workload;
+        let dataset = workload.dataset.as_ref();
+        Self {
+            name: envelope.name.clone(),
+            question: envelope.question.clone(),
+            model: None,
+            model_present: false,
+            dataset: dataset.map(|it| it.file.clone()),
+            mode: String::new(),
+            workload: json!(workload),
+            words: counted::words(workload),
+            arms: counted::ARMS.map(str::to_owned).to_vec(),
+            reps: 0,
+            estimate: None,
         }
     }
 
@@ -59,10 +83,10 @@ impl Listed {
             "name": self.name,
             "question": self.question,
             "model": self.model,
-            "model_present": self.model_present,
+            "model_present": self.model.as_ref().map(|_| self.model_present),
             "workload": self.workload,
             "arms": self.arms,
-            "reps": self.reps,
+            "reps": self.model.as_ref().map(|_| self.reps),
             "estimate_ns": self.estimate.as_ref().map(|it| it.total_ns),
             "group": group.map(|it| &it.id),
             "losing": group.map(|it| it.losing.contains(&self.name)),
@@ -104,6 +128,7 @@ pub fn list(arguments: &ListArguments, world: &World, out: &mut dyn Write) -> Re
         };
         let none = Overrides::default();
         let mut resolved = match Declared::parse(text, name).map_err(refused)? {
+            Declared::Counts(envelope) => Listed::counted(&envelope),
             Declared::Session(envelope) => {
                 let it = envelope.resolve(&none, world.cores).map_err(refused)?;
                 let estimate = estimate::session(&it, &class, world);
@@ -115,7 +140,8 @@ pub fn list(arguments: &ListArguments, world: &World, out: &mut dyn Write) -> Re
                 Listed::new(&it, cell_words(&it.workload), estimate)
             }
         };
-        resolved.model_present = models::locate(&resolved.model, world).is_ok();
+        let model = resolved.model.as_ref();
+        resolved.model_present = model.is_some_and(|it| models::locate(it, world).is_ok());
         listed.push(resolved);
     }
     match (&listed[..], asked) {

@@ -13,6 +13,7 @@ use workloads::envelope::ResolvedEnvelope;
 use workloads::record::{Divergence, RunRecord};
 use workloads::trace::{Base, Body, Line};
 
+use crate::counted;
 use crate::error::Error;
 use crate::files;
 use crate::world::World;
@@ -160,6 +161,9 @@ impl SealedRun {
     pub fn audited(directory: PathBuf, audit: audit::Report) -> Result<Self, Error> {
         if audit.exit_code() == 4 {
             return Err(Error::Broken(audit.render()));
+        }
+        if counted::is_counted(&directory) {
+            return Err(counted::refusal(&directory));
         }
         let record: RunRecord = read_json(&directory.join("run.json"))?;
         let asked: Value = read_json(&directory.join("envelope.json"))?;

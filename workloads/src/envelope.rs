@@ -1,7 +1,8 @@
 //! Envelopes: the declared question, as the user writes it (TOML) and as a run resolves it (envelope.json).
 //!
-//! There are two kinds, told apart by `workload.kind`: sessions (here) and cells of engine work (`cells`). Not here: ids
-//! of the workload (`session`), counts it must give (`oracle`), where a model comes from (`models`).
+//! There are three kinds, told apart by `workload.kind`: sessions (here), cells of engine work (`cells`) and what is only
+//! counted (`counts`). Not here: ids of the workload (`session`), counts it must give (`oracle`), where a model comes from
+//! (`models`).
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrivals::{Arrivals, Objective};
 use crate::cells::CellWorkload;
+use crate::counts::CountsEnvelope;
 use crate::mock::Script;
 use crate::oracle::Shape;
 use crate::trace::sha256_hex;
@@ -58,6 +60,8 @@ pub enum Declared {
     Session(Envelope),
     /// Cells of engine work.
     Engine(CellEnvelope),
+    /// What is counted and not run.
+    Counts(CountsEnvelope),
 }
 
 impl Declared {
@@ -65,10 +69,10 @@ impl Declared {
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
         let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
         let kind = document.get("workload").and_then(|table| table.get("kind"));
-        if kind.and_then(toml::Value::as_str) == Some(crate::cells::KIND) {
-            CellEnvelope::parse(text, file).map(Self::Engine)
-        } else {
-            Envelope::parse(text, file).map(Self::Session)
+        match kind.and_then(toml::Value::as_str) {
+            Some(crate::cells::KIND) => CellEnvelope::parse(text, file).map(Self::Engine),
+            Some(crate::counts::KIND) => CountsEnvelope::parse(text, file).map(Self::Counts),
+            _ => Envelope::parse(text, file).map(Self::Session),
         }
     }
 
@@ -77,11 +81,12 @@ impl Declared {
         embedded_text(name).and_then(|text| Self::parse(text, name))
     }
 
-    /// The model it names.
-    pub fn model(&self) -> &str {
+    /// The model it names; what is counted needs none.
+    pub fn model(&self) -> Option<&str> {
         match self {
-            Self::Session(envelope) => &envelope.model,
-            Self::Engine(envelope) => &envelope.model,
+            Self::Session(envelope) => Some(&envelope.model),
+            Self::Engine(envelope) => Some(&envelope.model),
+            Self::Counts(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod accounting;
 pub mod arm;
 pub mod arrivals;
 pub mod cells;
+pub mod counts;
 pub mod datasets;
 pub mod envelope;
 mod error;

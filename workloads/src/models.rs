@@ -146,9 +146,10 @@ mod tests {
     #[test]
     fn the_embedded_file_holds_the_models_the_envelopes_name() {
         for (name, _) in crate::envelope::embedded() {
-            let model = crate::envelope::Declared::named(name).unwrap();
-            let model = model.model();
-            assert!(named(model).is_ok(), "{model}");
+            let envelope = crate::envelope::Declared::named(name).unwrap();
+            if let Some(model) = envelope.model() {
+                assert!(named(model).is_ok(), "{model}");
+            }
         }
         let Source::Quantize { from, .. } = named("smollm2-135m-q8_0").unwrap().source else {
             panic!("it is quantised by us");

@@ -35,6 +35,7 @@ fn every_embedded_envelope_resolves_under_its_own_name() {
         let found = match Declared::named(name).unwrap() {
             Declared::Session(envelope) => envelope.resolve(&none, 2).unwrap().name,
             Declared::Engine(envelope) => envelope.resolve(&none, 2).unwrap().name,
+            Declared::Counts(envelope) => envelope.resolve(None).name,
         };
         assert_eq!(found, *name);
     }

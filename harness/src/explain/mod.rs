@@ -15,6 +15,7 @@ use serde_json::json;
 use workloads::record::{ArmRecord, RatioRecord};
 
 use crate::cli::ExplainArguments;
+use crate::counted;
 use crate::error::Error;
 use crate::fairness::Receipts;
 use crate::sealed::SealedRun;
@@ -43,6 +44,9 @@ pub fn explain(
     world: &World,
     out: &mut dyn Write,
 ) -> Result<u8, Error> {
+    if counted::is_counted(&world.working_directory.join(&arguments.directory)) {
+        return counted::explain(&arguments.directory, arguments.json, world, out);
+    }
     let run = SealedRun::open(&arguments.directory, world)?;
     let told = told(&run);
     if arguments.json {

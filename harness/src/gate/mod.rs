@@ -226,6 +226,7 @@ fn run_arguments(envelope: &str, arguments: &GateArguments) -> RunArguments {
         mode: None,
         programs: Vec::new(),
         attach: None,
+        dataset: None,
         out: None,
         resume: None,
         pull: false,
@@ -270,6 +271,10 @@ fn planned(arguments: &RunArguments, world: &World) -> Result<ResolvedEnvelope, 
         Planned::Engine(plan) => Err(Error::Usage(format!(
             "{} is engine work, which has no gate: give an envelope of kind session",
             plan.envelope.name
+        ))),
+        Planned::Counts(counting) => Err(Error::Usage(format!(
+            "{} is counted and not run, so there is nothing to gate: give an envelope of kind session",
+            counting.envelope.name
         ))),
     }
 }

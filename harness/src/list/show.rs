@@ -34,7 +34,10 @@ pub(super) fn overview(listed: &[Listed], about: &About, world: &World) -> Strin
             };
             let _ = writeln!(text, "  {}{lose}", it.name);
             indent(&mut text, 6, &it.question);
-            let _ = writeln!(text, "      model {}; {}", model(it), takes(it));
+            let _ = match model(it) {
+                Some(model) => writeln!(text, "      model {model}; {}", takes(it)),
+                None => writeln!(text, "      {}", takes(it)),
+            };
         }
         text.push('\n');
     }
@@ -69,17 +72,17 @@ pub(super) fn one(it: &Listed, about: &About, world: &World) -> String {
         text.push('\n');
     }
     labelled(&mut text, "shape", &it.words);
-    let reps = counted(it.reps, "repetition");
-    labelled(
-        &mut text,
-        "arms",
-        &format!("{}; {reps}", it.arms.join(", ")),
-    );
-    labelled(
-        &mut text,
-        "model",
-        &format!("{}; mode {}", model(it), it.mode),
-    );
+    let mut arms = it.arms.join(", ");
+    if let Some(model) = model(it) {
+        let _ = write!(arms, "; {}", counted(it.reps, "repetition"));
+        labelled(&mut text, "arms", &arms);
+        labelled(&mut text, "model", &format!("{model}; mode {}", it.mode));
+    } else {
+        labelled(&mut text, "arms", &arms);
+    }
+    if let Some(file) = &it.dataset {
+        labelled(&mut text, "data set", &format!("{file}, which is not ours to carry"));
+    }
     let mut time = takes(it);
     if let Some(estimate) = &it.estimate {
         let _ = write!(time, ", by {}", world.shown(&estimate.directory));
@@ -92,8 +95,12 @@ pub(super) fn one(it: &Listed, about: &About, world: &World) -> String {
 
 /// What to type, and what else if a program that is not ours is missing.
 fn commands(text: &mut String, it: &Listed, world: &World) {
-    let pull = if it.model_present { "" } else { " --pull" };
-    let run = format!("{} run {}{pull}", world.command, it.name);
+    let more = match (&it.model, &it.dataset) {
+        (Some(_), _) if !it.model_present => " --pull",
+        (_, Some(_)) => " --dataset FILE",
+        _ => "",
+    };
+    let run = format!("{} run {}{more}", world.command, it.name);
     let (others, ours): (Vec<&str>, Vec<&str>) = it
         .arms
         .iter()
@@ -115,16 +122,21 @@ fn is_losing(it: &Listed, group: &Group) -> bool {
     group.losing.contains(&it.name)
 }
 
-fn model(it: &Listed) -> String {
+/// The model, and whether it is here; none where nothing is run.
+fn model(it: &Listed) -> Option<String> {
     let here = if it.model_present {
         "here"
     } else {
         "not here, `run --pull` gets it"
     };
-    format!("{} ({here})", it.model)
+    let model = it.model.as_ref()?;
+    Some(format!("{model} ({here})"))
 }
 
 fn takes(it: &Listed) -> String {
+    if it.model.is_none() {
+        return "counted in a second: nothing is run".to_owned();
+    }
     it.estimate.as_ref().map_or_else(
         || "not timed here yet".to_owned(),
         |estimate| format!("takes about {}", rough_duration(estimate.total_ns)),

@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use workloads::counts::COUNTS_SCHEMA;
 use workloads::envelope::{Declared, Overrides};
 use workloads::record::{RUN_SCHEMA, RunRecord};
 use workloads::trace::sha256_hex;
@@ -92,7 +93,7 @@ pub(super) fn load(root: &Path) -> Result<Vec<Anchored>, ReportError> {
         if !seen.insert(run) {
             return Err(fail("names a run that an earlier line names"));
         }
-        runs.push(load_run(root, sums_sha256, run)?);
+        runs.extend(load_run(root, sums_sha256, run)?);
     }
     silence_older(&mut runs);
     runs.sort_by(|a, b| a.run.cmp(&b.run));
@@ -116,8 +117,9 @@ fn is_name(part: &str) -> bool {
     !matches!(part, "" | "." | "..") && !part.contains(['/', '\\', '\0'])
 }
 
-/// Reads one run and checks that its records are of one piece.
-fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Anchored, ReportError> {
+/// Reads one run and checks that its records are of one piece. A counted one is only held to its hashes: no page speaks from
+/// it.
+fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Option<Anchored>, ReportError> {
     let broken = |message: String| ReportError::Evidence {
         run: run.into(),
         message,
@@ -133,6 +135,9 @@ fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Anchored, Repor
         serde_json::from_slice(bytes(name)?).map_err(|error| broken(format!("{name}: {error}")))
     };
     let (measured, declared) = (json("run.json")?, json("envelope.json")?);
+    if measured["schema"] == COUNTS_SCHEMA {
+        return Ok(None);
+    }
     // The version first: another one may have other fields.
     if let Some(other) = measured["schema"].as_str().filter(|it| *it != RUN_SCHEMA) {
         return Err(broken(format!(
@@ -154,13 +159,13 @@ fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Anchored, Repor
         )));
     }
     let silent = unfit(&record).map(String::from);
-    Ok(Anchored {
+    Ok(Some(Anchored {
         run: run.into(),
         record,
         measured,
         declared,
         silent,
-    })
+    }))
 }
 
 /// Checks every file of a run against SHA256SUMS, and that against the INDEX line. Returns the files that pages quote;

@@ -6,6 +6,7 @@
 
 pub mod arm;
 mod cells;
+mod counts;
 pub mod control;
 pub mod estimate;
 mod instrument;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use serde::Serialize;
 use workloads::envelope::{Kind, ResolvedEnvelope, ResolvedOf, Workload};
 use workloads::models::Label;
 use workloads::record::{MachineRecord, Noise, RunRecord, Sitting};
@@ -70,9 +72,17 @@ struct Sealed {
 
 /// Runs an envelope and returns the exit code its outcome has.
 pub fn run(arguments: &RunArguments, world: &World, out: &mut dyn Write) -> Result<u8, Error> {
-    match plan::plan(arguments, world)? {
+    let planned = plan::plan(arguments, world)?;
+    if arguments.dataset.is_some() && !matches!(planned, Planned::Counts(_)) {
+        let envelope = &arguments.envelope;
+        return Err(Error::Usage(format!(
+            "--dataset is for envelopes that count the tasks of one; {envelope} runs: leave it out"
+        )));
+    }
+    match planned {
         Planned::Session(plan) => session(plan, arguments, world, out),
         Planned::Engine(plan) => cells::run(plan, arguments, world, out),
+        Planned::Counts(counting) => counts::run(&counting, arguments, world, out),
     }
 }
 
@@ -101,7 +111,7 @@ fn session(
 pub fn sealed_session(arguments: &RunArguments, world: &World) -> Result<SealedRun, Error> {
     let Planned::Session(plan) = plan::plan(arguments, world)? else {
         return Err(Error::Usage(format!(
-            "{} is engine work; give an envelope of kind session",
+            "{} is no session; give an envelope of kind session",
             arguments.envelope
         )));
     };
@@ -221,7 +231,7 @@ fn measure_noise(
 }
 
 /// Writes run.json, seals the directory and audits it.
-fn seal_record(record: &RunRecord, directory: &Path) -> Result<audit::Report, Error> {
+fn seal_record(record: &impl Serialize, directory: &Path) -> Result<audit::Report, Error> {
     let text = serde_json::to_string_pretty(record)
         .map_err(|error| Error::Broken(format!("run.json: {error}")))?;
     files::write_atomically(&directory.join("run.json"), format!("{text}\n").as_bytes())?;

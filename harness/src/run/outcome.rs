@@ -192,24 +192,34 @@ impl Outcome<'_> {
     }
 
     pub(super) fn write_next(&self, world: &World, out: &mut dyn Write) -> Result<(), Error> {
-        let place = world.shown(self.directory);
-        if self.audit.exit_code() == 0 {
-            writeln!(out, "evidence: {place} (sealed, audit passes)\n\nnext:")?;
-            writeln!(
-                out,
-                "  {} audit {place}    what the auditor checked",
-                world.command
-            )?;
-            writeln!(
-                out,
-                "  {} anchor {place}   publish it under results/",
-                world.command
-            )?;
-        } else {
-            write!(out, "evidence: {place}\n\n{}", self.audit.render())?;
-        }
-        Ok(())
+        write_next(self.directory, self.audit, world, out)
     }
+}
+
+/// Where the evidence is, and what to type next.
+pub(super) fn write_next(
+    directory: &Path,
+    audit: &audit::Report,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let place = world.shown(directory);
+    if audit.exit_code() == 0 {
+        writeln!(out, "evidence: {place} (sealed, audit passes)\n\nnext:")?;
+        writeln!(
+            out,
+            "  {} audit {place}    what the auditor checked",
+            world.command
+        )?;
+        writeln!(
+            out,
+            "  {} anchor {place}   publish it under results/",
+            world.command
+        )?;
+    } else {
+        write!(out, "evidence: {place}\n\n{}", audit.render())?;
+    }
+    Ok(())
 }
 
 /// Whether some completed arm made fewer requests than another.

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use workloads::cells::CellWorkload;
+use workloads::counts::CountsEnvelope;
 use workloads::envelope::{self, Declared, Overrides, ResolvedEnvelope, ResolvedOf, Workload};
 
 use crate::cli::RunArguments;
@@ -21,12 +22,22 @@ pub struct Plan<W> {
     pub envelope: ResolvedOf<W>,
 }
 
-/// A plan of either kind.
+/// A plan of whichever kind.
 pub enum Planned {
     /// Agents that take turns.
     Session(Plan<Workload>),
     /// Cells of engine work.
     Engine(Plan<CellWorkload>),
+    /// What is counted and not run.
+    Counts(Counting),
+}
+
+/// A counted envelope as written, and its text.
+pub struct Counting {
+    /// envelope.toml, as given.
+    pub text: String,
+    /// The same, read.
+    pub envelope: CountsEnvelope,
 }
 
 /// Reads the envelope and resolves it under the command line.
@@ -56,6 +67,7 @@ pub fn plan(arguments: &RunArguments, world: &World) -> Result<Planned, Error> {
             let envelope = resolved.map_err(refused)?;
             Planned::Engine(Plan { text, envelope })
         }
+        Declared::Counts(envelope) => Planned::Counts(Counting { text, envelope }),
     })
 }
 

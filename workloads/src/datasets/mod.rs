@@ -78,6 +78,33 @@ pub struct Turns {
     by_label: BTreeMap<String, u64>,
     /// Labels that were given for this set, which must be in it.
     given: Vec<String>,
+    /// Where they were given, and where more can be.
+    place: Place,
+}
+
+/// Where turns are given.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    CommandLine,
+    Envelope,
+}
+
+impl Place {
+    /// What to write for a label.
+    fn remedy(self, label: &str) -> String {
+        match self {
+            Self::CommandLine => format!("give --turns {:?}", format!("{label}=N")),
+            Self::Envelope => format!("write turns = {{ {label:?} = N }} into the dataset's table"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CommandLine => "--turns",
+            Self::Envelope => "the envelope",
+        }
+    }
 }
 
 /// A set of tasks, and what each turn of any of them adds.
@@ -285,8 +312,8 @@ impl<'a> Rows<'a> {
             let known: Vec<String> = turns.by_label.keys().map(|it| format!("{it:?}")).collect();
             let known = known.join(", ");
             let problem = format!(
-                "nobody said how many turns the label {label:?} stands for, only {known}; give --turns {:?}",
-                format!("{label}=N")
+                "nobody said how many turns the label {label:?} stands for, only {known}; {}",
+                turns.place.remedy(label)
             );
             self.refuse(row, problem)
         })
@@ -328,7 +355,10 @@ impl<'a> Rows<'a> {
         if let Some(label) = given.find(|label| !used(label)) {
             return Err(DatasetError::File {
                 file: self.file.to_owned(),
-                problem: format!("--turns gives turns for {label:?}, and no task has that label"),
+                problem: format!(
+                    "{} gives turns for {label:?}, and no task has that label",
+                    turns.place.name()
+                ),
             });
         }
         let [base, decode, result] = lengths;
@@ -342,6 +372,15 @@ impl<'a> Rows<'a> {
 }
 
 impl Turns {
+    /// Given in an envelope, so that messages say where more can be.
+    #[must_use]
+    pub fn of_envelope(self) -> Self {
+        Self {
+            place: Place::Envelope,
+            ..self
+        }
+    }
+
     /// Whoever gave labels for several sets together holds them against those sets.
     #[must_use]
     pub fn for_several_sets(self) -> Self {
@@ -360,5 +399,6 @@ pub fn declared(defaults: &[(&str, u64)], given: &[(String, u64)]) -> Turns {
     Turns {
         by_label: defaults.chain(given.iter().cloned()).collect(),
         given: given.iter().map(|(label, _)| label.clone()).collect(),
+        place: Place::default(),
     }
 }

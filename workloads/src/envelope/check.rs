@@ -51,7 +51,7 @@ impl Refusal {
     }
 
     /// The refusal of a value in `file`, whose text gives the line.
-    pub(super) fn in_file(self, text: &str, file: &str) -> Error {
+    pub(crate) fn in_file(self, text: &str, file: &str) -> Error {
         let place = match line_of(text, self.field) {
             Some(line) => format!("{file}, line {line}"),
             None => file.to_owned(),
@@ -80,7 +80,7 @@ impl Refusal {
 }
 
 /// Refuses the text of another version, whose fields need not be ours.
-pub(super) fn schema(text: &str) -> Result<(), Refusal> {
+pub(crate) fn schema(text: &str) -> Result<(), Refusal> {
     let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
     let stated = document.get("schema").and_then(toml::Value::as_str);
     stated.map_or(Ok(()), |stated| word("schema", stated, &[ENVELOPE_SCHEMA]))
@@ -127,7 +127,11 @@ pub(super) fn envelope<W: Kind>(envelope: &EnvelopeOf<W>) -> Result<(), Refusal>
 
 /// Checks a session.
 pub(super) fn session(workload: &Workload, run: &RunAsked) -> Result<(), Refusal> {
-    word("workload.kind", &workload.kind, &["session", "engine"])?;
+    word(
+        "workload.kind",
+        &workload.kind,
+        &["session", "engine", "counts"],
+    )?;
     within("workload.agents", workload.agents, &AGENTS)?;
     within("workload.turns", workload.turns, &TURNS)?;
     within("workload.prefix", workload.prefix, &PREFIX)?;

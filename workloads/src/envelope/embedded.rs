@@ -43,6 +43,13 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "sequential-order",
     "admission-first-come",
     "admission-cache-aware",
+    "swebench-smoke",
+    "swebench-20",
+    "webbench-sample",
+    "webvoyager-643",
+    "radix-cache-only",
+    "session-ladder",
+    "long-context-floor",
 ];
 
 pub(super) fn embedded_text(name: &str) -> Result<&'static str, Error> {
