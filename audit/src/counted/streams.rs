@@ -130,7 +130,7 @@ fn in_order(requests: &[Asked], cache_of: impl Fn(&Asked) -> u64, room: Option<u
         let cache = caches.entry(cache_of(asked)).or_default();
         let found = cache.serve(&asked.prompt, room);
         tally.add(asked, found);
-        let held = caches.values().map(Cache::tokens).sum();
+        let held: u64 = caches.values().map(Cache::tokens).sum();
         let peak = &mut tally.counts.held_tokens_peak;
         *peak = held.max(*peak);
     }

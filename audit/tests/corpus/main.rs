@@ -147,6 +147,9 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::scheduled::poisson,
         fixture::scheduled::beside_servers,
         fixture::scheduled::single,
+        fixture::counted::sessions,
+        fixture::counted::streams,
+        fixture::counted::tasks,
     ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());

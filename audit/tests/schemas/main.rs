@@ -221,6 +221,29 @@ fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_a
 }
 
 #[test]
+fn a_count_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
+    let (counts, envelope) = (Schema::of("fak.counts/1"), Schema::of("fak.envelope/1"));
+    for fixture in [
+        fixture::counted::sessions(),
+        fixture::counted::streams(),
+        fixture::counted::tasks(),
+    ] {
+        for (schema, document, file, least) in [
+            (&counts, &fixture.record, "run.json", 150),
+            (&envelope, &fixture.envelope, "envelope.json", 50),
+        ] {
+            schema.accepts(document, file);
+            let mut forged = Forged::new(schema, &fixture, file);
+            for (what, wrong) in wrong::told_wrongly(document) {
+                forged.is_refused_by_both(&what, &wrong, &pretty(&wrong));
+            }
+            eprintln!("{} ways to make {file} unreadable", forged.unread);
+            assert!(forged.unread > least);
+        }
+    }
+}
+
+#[test]
 fn a_trace_line_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
     let schema = Schema::of("fak.trace/1");
     let [mut session, cells] = runs();

@@ -9,7 +9,7 @@ use super::Place;
 use super::robust::skip;
 
 /// A file of other people's data, which is not ours to commit; none, said out loud, where it is not.
-fn shared(name: &str) -> Option<String> {
+pub(crate) fn shared(name: &str) -> Option<String> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("../../shared/traces/fak-testdata").join(name);
     if !path.is_file() {

@@ -7,6 +7,7 @@ mod attached;
 mod bad_inputs;
 mod cells;
 mod comparing;
+mod counted;
 mod describe;
 mod evidence;
 mod forge;

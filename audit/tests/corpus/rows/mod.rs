@@ -9,6 +9,7 @@ mod begins;
 mod branches;
 mod cells;
 mod clock;
+mod counted;
 mod declared;
 mod files;
 mod lines;
@@ -268,6 +269,8 @@ pub(crate) fn rows() -> Vec<&'static Forgery> {
         clock::ASKED,
         clock::SENT,
         clock::RECORDED,
+        counted::ASKED,
+        counted::RECORDED,
     ];
     groups.into_iter().flatten().collect()
 }
