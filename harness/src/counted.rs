@@ -6,7 +6,9 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use workloads::counts::{ArmCounts, COUNTS_SCHEMA, CountedRow, CountsEnvelope, CountsRecord, CountsWorkload};
+use workloads::counts::{
+    ArmCounts, COUNTS_SCHEMA, CountedRow, CountsEnvelope, CountsRecord, CountsWorkload,
+};
 
 use crate::error::Error;
 use crate::files;
@@ -24,6 +26,10 @@ pub fn words(workload: &CountsWorkload) -> String {
         let workers = workers.join(", ");
         return format!("tasks of {}, {workers} workers on each", dataset.file);
     }
+    if let Some(fleet) = &workload.routing {
+        let (instances, families) = (fleet.instances, fleet.families);
+        return format!("{instances} made-up instances, {families} families of requests");
+    }
     if workload.streams.is_empty() {
         let sessions = workload.sessions.iter().map(|it| it.name.as_str());
         let (count, sessions) = (workload.sessions.len(), names(sessions.collect()));
@@ -31,7 +37,11 @@ pub fn words(workload: &CountsWorkload) -> String {
     }
     let mut streams: Vec<&str> = workload.streams.iter().map(|it| it.name.as_str()).collect();
     streams.dedup();
-    format!("{}: {}", counted(workload.streams.len(), "row"), names(streams))
+    format!(
+        "{}: {}",
+        counted(workload.streams.len(), "row"),
+        names(streams)
+    )
 }
 
 /// Whether the run in `directory` was counted, by the tag of its record.
@@ -91,15 +101,18 @@ pub fn explain(
 
 /// The counts as a table, and how to read it.
 pub fn write(record: &CountsRecord, out: &mut dyn Write) -> Result<(), Error> {
-    let caches = record.rows.iter().any(|row| row.cache.is_some());
-    let (table, legend) = if caches {
-        (streams(&record.rows), STREAMS_LEGEND)
+    let rows = &record.rows;
+    let any = |has: fn(&CountedRow) -> bool| rows.iter().any(has);
+    let (what, table, legend) = if any(|row| row.routed.is_some()) {
+        ("Prefixes found", routed(rows), ROUTED_LEGEND)
+    } else if any(|row| row.cache.is_some()) {
+        ("Prompt tokens computed", streams(rows), STREAMS_LEGEND)
     } else {
-        (sessions(&record.rows), SESSIONS_LEGEND)
+        ("Prompt tokens computed", sessions(rows), SESSIONS_LEGEND)
     };
     writeln!(
         out,
-        "Prompt tokens computed, counted request by request; nothing was run ({})\n\n{}\n{legend}\n",
+        "{what}, counted request by request; nothing was run ({})\n\n{}\n{legend}\n",
         record.provenance,
         table.render()
     )?;
@@ -115,6 +128,37 @@ const STREAMS_LEGEND: &str = "\
 naive computes every prompt whole, agent-kv what its own conversation has not said, fused what nobody has. Found: the share of
 prompt tokens that is in the cache of fused. Room: tokens that this cache may hold after a request. Order: as requests come,
 or, of those that wait, the one that finds most, with nobody overtaken more often than stated.";
+
+const ROUTED_LEGEND: &str = "\
+kv-aware: asked is an instance that holds the prefix, else the one that holds fewest. by-prefix: always the same instance for
+a prefix, which takes no knowledge of caches. round-robin: the next one. Found: the share of requests whose prefix their
+instance held.";
+
+/// A row for each way to choose an instance.
+fn routed(rows: &[CountedRow]) -> Table {
+    let header = [
+        "router",
+        "instances",
+        "requests",
+        "hits",
+        "found",
+        "evicted",
+    ];
+    let mut table = Table::new(&header);
+    for row in rows {
+        let Some(it) = &row.routed else { continue };
+        let found = it.hits as f64 / it.requests.max(1) as f64;
+        table.row([
+            row.name.clone(),
+            row.workers.to_string(),
+            grouped(it.requests),
+            grouped(it.hits),
+            format!("{:.2} %", found * 100.0),
+            grouped(it.evictions),
+        ]);
+    }
+    table
+}
 
 /// A row for each number of workers or each session.
 fn sessions(rows: &[CountedRow]) -> Table {
@@ -142,7 +186,11 @@ fn sessions(rows: &[CountedRow]) -> Table {
             format!("{ratio:.digits$}x")
         };
         let attended = |it: &ArmCounts| it.attended_positions;
-        let lead = [row.name.clone(), row.workers.to_string(), grouped(fused.requests)];
+        let lead = [
+            row.name.clone(),
+            row.workers.to_string(),
+            grouped(fused.requests),
+        ];
         let ratios = [
             over(naive, computed, 2),
             over(kept, computed, 3),

@@ -33,7 +33,11 @@ fn what_is_counted_is_told_from_what_is_run_by_its_kind() {
     assert!(CountsEnvelope::parse(text_of("smoke"), "smoke").is_err());
     let other = asking(&format!("sessions = [{SESSION}]")).replace("envelope/1", "envelope/2");
     let refused = CountsEnvelope::parse(&other, "x.toml").unwrap_err();
-    assert!(refused.to_string().contains("x.toml, line 1: schema = \"fak.envelope/2\""));
+    assert!(
+        refused
+            .to_string()
+            .contains("x.toml, line 1: schema = \"fak.envelope/2\"")
+    );
 }
 
 #[test]
@@ -44,22 +48,46 @@ fn what_cannot_be_counted_is_refused_with_field_line_and_remedy() {
     let both = format!("sessions = [{SESSION}]\nstreams = [{{ name = \"chat\" }}]");
     let twice = format!("sessions = [{SESSION}, {SESSION}]");
     for (workload, words) in [
-        (String::new(), "workload = nothing to count; give dataset, sessions or streams"),
+        (
+            String::new(),
+            "workload = nothing to count; give dataset, sessions, streams or routing",
+        ),
         (both, "sessions and streams"),
         (twice, "\"a\" twice"),
         ("agents = 3".to_owned(), "unknown field `agents`"),
-        (session("turns = 3", "turns = 0"), "x.toml, line 6: workload.sessions"),
+        (
+            session("turns = 3", "turns = 0"),
+            "x.toml, line 6: workload.sessions",
+        ),
         (session("turns = 3", "turns = 0"), "turns from 1 to 1000"),
-        (session("agents = 2", "agents = 1025"), "agents from 1 to 1024"),
+        (
+            session("agents = 2", "agents = 1025"),
+            "agents from 1 to 1024",
+        ),
         (session("prefix = 5", "prefix = 0"), "prefix from 1"),
-        (session("agents = 2, turns = 3", "agents = 1024, turns = 1000"), "agents x turns x turns"),
-        (session("result = 3", "result = 65537"), "result from 0 to 65536"),
+        (
+            session("agents = 2, turns = 3", "agents = 1024, turns = 1000"),
+            "agents x turns x turns",
+        ),
+        (
+            session("result = 3", "result = 65537"),
+            "result from 0 to 65536",
+        ),
         (session(", result = 3", ""), "missing field `result`"),
-        (format!("sessions = [{SESSION}]\nworkers = [1]"), "workers are those of a dataset"),
-        (dataset.clone(), "workload.workers = []; give numbers from 1 to 1024"),
+        (
+            format!("sessions = [{SESSION}]\nworkers = [1]"),
+            "workers are those of a dataset",
+        ),
+        (
+            dataset.clone(),
+            "workload.workers = []; give numbers from 1 to 1024",
+        ),
         (format!("{dataset}\nworkers = [4, 1]"), "ascending"),
         (format!("{dataset}\nworkers = [0]"), "numbers from 1"),
-        (format!("{DATASET}latest\" }}\nworkers = [1]"), "64 lower-case hexadecimal digits"),
+        (
+            format!("{DATASET}latest\" }}\nworkers = [1]"),
+            "64 lower-case hexadecimal digits",
+        ),
         (
             format!("{dataset}\nworkers = [1]").replace("a.json", "../a.json"),
             "the name of a file, no path",
@@ -68,10 +96,21 @@ fn what_cannot_be_counted_is_refused_with_field_line_and_remedy() {
             format!("{dataset}\nworkers = [1]").replace("\"swebench\"", "\"other\""),
             "swebench or webbench",
         ),
-        ("streams = [{ name = \"torrent\" }]".to_owned(), "few-shot or chat"),
+        (
+            "streams = [{ name = \"torrent\" }]".to_owned(),
+            "few-shot or chat",
+        ),
         (
             "streams = [{ name = \"chat\", capacity_tokens = 0 }]".to_owned(),
             "capacity_tokens from 1",
+        ),
+        (
+            "routing = { instances = 0, capacity = 8, families = 28, hot_weight = 120 }".to_owned(),
+            "workload.routing.instances = 0; give 1 to 64",
+        ),
+        (
+            "routing = { instances = 4, capacity = 8, families = 28, hot_weight = 20 }".to_owned(),
+            "workload.routing.families = 28; give 1 to 20",
         ),
         (
             "streams = [{ name = \"chat\" }, { name = \"chat\" }]".to_owned(),
@@ -93,17 +132,32 @@ fn labels_of_a_data_set_are_those_its_envelope_declares() {
     };
     let read = |envelope: &CountsEnvelope| envelope.workload.dataset.as_ref().unwrap().read(set);
     let refused = read(&asked("")).unwrap_err().to_string();
-    for words in ["a.json, row 1", "write turns = { \"quick\" = N } into the dataset's table"] {
+    for words in [
+        "a.json, row 1",
+        "write turns = { \"quick\" = N } into the dataset's table",
+    ] {
         assert!(refused.contains(words), "{refused}");
     }
     let stray = read(&asked(", turns = { quick = 3, slow = 9 }")).unwrap_err();
-    assert!(stray.to_string().contains("the envelope gives turns for \"slow\""), "{stray}");
+    assert!(
+        stray
+            .to_string()
+            .contains("the envelope gives turns for \"slow\""),
+        "{stray}"
+    );
     let envelope = asked(", turns = { quick = 3 }");
     let resolved = envelope.resolve(Some(&read(&envelope).unwrap()));
-    let shapes = resolved.workload.tasks.iter().map(|it| (it.turns, it.count));
+    let shapes = resolved
+        .workload
+        .tasks
+        .iter()
+        .map(|it| (it.turns, it.count));
     assert_eq!(shapes.collect::<Vec<_>>(), [(3, 2), (12, 1)]);
     let json = resolved.to_json().unwrap();
-    assert!(json.contains("\"quick\": 3") && !json.contains("\"a\""), "{json}");
+    assert!(
+        json.contains("\"quick\": 3") && !json.contains("\"a\""),
+        "{json}"
+    );
     assert_eq!(resolved.sha256().unwrap(), sha256_hex(json.as_bytes()));
 }
 

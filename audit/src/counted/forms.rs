@@ -92,9 +92,13 @@ impl Shape {
         let requests = agents.checked_mul(turns)?;
         // Of each agent: T·P + (D + R)·T(T - 1)/2.
         let pairs = turns.checked_mul(later)? / 2;
-        let prompts = turns.checked_mul(prefix)?.checked_add(grown.checked_mul(pairs)?)?;
+        let prompts = turns
+            .checked_mul(prefix)?
+            .checked_add(grown.checked_mul(pairs)?)?;
         let logical = prompts.checked_mul(agents)?;
-        let own = turns.checked_mul(decode)?.checked_add(later.checked_mul(result)?)?;
+        let own = turns
+            .checked_mul(decode)?
+            .checked_add(later.checked_mul(result)?)?;
         let results = agents.checked_mul(later)?.checked_mul(result)?;
         let shared = match caches {
             Caches::None => None,
@@ -142,9 +146,14 @@ impl Shape {
         let squares = self.turns.checked_mul(last)?.checked_mul(odd)? / 6;
         // L(t)² + L(t), summed, and halved once at the end.
         let squared = first.checked_mul(first)?.checked_mul(ones)?;
-        let mixed = first.checked_mul(step)?.checked_mul(2)?.checked_mul(firsts)?;
+        let mixed = first
+            .checked_mul(step)?
+            .checked_mul(2)?
+            .checked_mul(firsts)?;
         let stepped = step.checked_mul(step)?.checked_mul(squares)?;
-        let plain = first.checked_mul(ones)?.checked_add(step.checked_mul(firsts)?)?;
+        let plain = first
+            .checked_mul(ones)?
+            .checked_add(step.checked_mul(firsts)?)?;
         let sum = squared.checked_add(mixed)?.checked_add(stepped)?;
         Some(sum.checked_add(plain)? / 2)
     }

@@ -1,7 +1,7 @@
 //! Counted envelopes: nothing ran, so what they say follows from envelope.json alone, and is worked out here again.
 //!
-//! Sessions and tasks by closed form (`forms`), streams request by request over a tree of its own (`streams`). Not here:
-//! whether tasks are those of the data set that is named, which no run holds.
+//! Sessions and tasks by closed form (`forms`), streams request by request over a tree of its own (`streams`), a made-up fleet
+//! request by request too (`routing`). Not here: whether tasks are those of the data set that is named, which no run holds.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use crate::notebook::{Layer, Notebook, quote};
 
 mod forms;
 mod record;
+mod routing;
 mod streams;
 
 pub(crate) use record::Record;
@@ -35,7 +36,7 @@ pub(crate) struct Envelope {
     workload: Work,
 }
 
-/// One of a data set's tasks, sessions and streams.
+/// One of a data set's tasks, sessions, streams and a fleet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Work {
@@ -51,6 +52,8 @@ struct Work {
     sessions: Option<Vec<Session>>,
     #[serde(default, deserialize_with = "crate::format::stated")]
     streams: Option<Vec<Stream>>,
+    #[serde(default, deserialize_with = "crate::format::stated")]
+    routing: Option<routing::Fleet>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,11 +62,7 @@ struct Dataset {
     kind: String,
     file: String,
     sha256: String,
-    #[serde(
-        rename = "turns",
-        default,
-        deserialize_with = "crate::format::keyed"
-    )]
+    #[serde(rename = "turns", default, deserialize_with = "crate::format::keyed")]
     _turns: std::collections::BTreeMap<String, u64>,
 }
 
@@ -120,10 +119,11 @@ impl Envelope {
             work.dataset.is_some(),
             work.sessions.is_some(),
             work.streams.is_some(),
+            work.routing.is_some(),
         ];
         let one = works.iter().filter(|it| **it).count() == 1;
         notes.check(Layer::Format, one, || {
-            "workload counts one of dataset, sessions and streams".to_owned()
+            "workload counts one of dataset, sessions, streams and routing".to_owned()
         });
         let of_set = [work.workers.is_some(), work.tasks.is_some()];
         notes.check(Layer::Format, of_set == [works[0]; 2], || {
@@ -144,6 +144,9 @@ impl Envelope {
         if let Some(streams) = &work.streams {
             check_streams(streams, notes);
         }
+        if let Some(fleet) = &work.routing {
+            fleet.check(notes);
+        }
         notes.count() == before
     }
 
@@ -154,13 +157,20 @@ impl Envelope {
         if let (Some(dataset), Some(workers), Some(tasks)) =
             (&work.dataset, &work.workers, &work.tasks)
         {
-            let of = |workers: &u64| Some(row(&dataset.file, *workers, &forms::tasks(tasks, *workers)?));
+            let of = |workers: &u64| {
+                Some(row(
+                    &dataset.file,
+                    *workers,
+                    &forms::tasks(tasks, *workers)?,
+                ))
+            };
             rows.extend(workers.iter().map(of));
         }
         let sessions = work.sessions.iter().flatten();
         rows.extend(sessions.map(|it| Some(row(&it.name, 1, &forms::session(it)?))));
         let streams = work.streams.iter().flatten();
         rows.extend(streams.map(streams::row));
+        rows.extend(work.routing.iter().flat_map(routing::rows).map(Some));
         let rows: Option<Vec<Value>> = rows.into_iter().collect();
         notes.check(Layer::Format, rows.is_some(), || {
             "workload asks for more tokens than 64 bits count".to_owned()
@@ -171,7 +181,7 @@ impl Envelope {
 
 /// A row of no stream.
 fn row(name: &str, workers: u64, arms: &[(&str, Counts)]) -> Value {
-    json!({ "name": name, "workers": workers, "cache": null, "arms": by_name(arms) })
+    json!({ "name": name, "workers": workers, "arms": by_name(arms) })
 }
 
 fn by_name(arms: &[(&str, Counts)]) -> Map<String, Value> {
@@ -190,17 +200,21 @@ pub(crate) fn check(
     notes.open("envelope.json");
     let rows = envelope.rows(notes)?;
     notes.open("run.json");
+    let made_up = envelope.workload.routing.is_some();
+    let provenance = if made_up { "SIMULATED" } else { "MODELED" };
     let expected = json!({
-        "envelope": envelope.name, "envelope_sha256": envelope_sha256, "provenance": "MODELED", "rows": rows,
+        "envelope": envelope.name, "envelope_sha256": envelope_sha256, "provenance": provenance, "rows": rows,
     });
     let found = serde_json::to_value(record).unwrap_or_default(); // null equals no figure
     for (place, (found, expected)) in pairs(&found, &expected).enumerate() {
-        let (found, expected) = (keys(&found["arms"]), keys(&expected["arms"]));
-        if found != expected {
-            let (found, expected) = (quote(&found), quote(&expected));
-            let message = format!("rows[{place}].arms are {found}, expected {expected}");
-            notes.broken_at(Layer::Record, &format!("rows[{place}].arms"), message);
-        }
+        let path = format!("rows[{place}]");
+        check_keys(&path, found, expected, notes);
+        check_keys(
+            &format!("{path}.arms"),
+            &found["arms"],
+            &expected["arms"],
+            notes,
+        );
     }
     compare("the envelope gives", "", &found, &expected, notes);
     let compared = leaves(&expected);
@@ -216,6 +230,16 @@ pub(crate) fn check(
         ));
     }
     Some(())
+}
+
+/// Notes an object that has other keys than it must.
+fn check_keys(path: &str, found: &Value, expected: &Value, notes: &mut Notebook) {
+    let (found, expected) = (keys(found), keys(expected));
+    if found != expected {
+        let (found, expected) = (quote(&found), quote(&expected));
+        let message = format!("{path} has {found}, expected {expected}");
+        notes.broken_at(Layer::Record, path, message);
+    }
 }
 
 /// Rows of both, as far as both have them.
@@ -251,7 +275,9 @@ fn check_workers(workers: &[u64], notes: &mut Notebook) {
     let some = workers.first().is_some_and(|it| *it > 0);
     notes.check(Layer::Format, fits && ascending && some, || {
         let workers = quote(&workers);
-        format!("workload.workers is {workers}, expected up to {MAX_ENTRIES} numbers from 1, ascending")
+        format!(
+            "workload.workers is {workers}, expected up to {MAX_ENTRIES} numbers from 1, ascending"
+        )
     });
 }
 

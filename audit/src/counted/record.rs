@@ -33,8 +33,23 @@ struct Row {
         skip_serializing_if = "Option::is_none"
     )]
     cache: Option<Cache>,
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
+    routed: Option<Routed>,
     #[serde(deserialize_with = "keyed")]
     arms: BTreeMap<String, Counts>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Routed {
+    requests: u64,
+    hits: u64,
+    evictions: u64,
+    hit_rate_millionths: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -150,6 +150,7 @@ fn the_table_is_of_different_lies_about_honest_runs() {
         fixture::counted::sessions,
         fixture::counted::streams,
         fixture::counted::tasks,
+        fixture::counted::fleet,
     ] {
         let dir = tempfile::tempdir().unwrap();
         honest().write(dir.path());

@@ -41,7 +41,7 @@ pub(super) fn run(
         schema: COUNTS_SCHEMA.to_owned(),
         envelope: resolved.name.clone(),
         envelope_sha256: sha256_hex(json.as_bytes()),
-        provenance: "MODELED".to_owned(),
+        provenance: resolved.provenance().to_owned(),
         counted_unix_s,
         build: build_facts::facts(world),
         rows,

@@ -6,8 +6,8 @@
 
 pub mod arm;
 mod cells;
-mod counts;
 pub mod control;
+mod counts;
 pub mod estimate;
 mod instrument;
 mod outcome;

@@ -19,7 +19,11 @@ fn counted(place: &Place, arguments: &[&str]) -> (PathBuf, Value) {
 /// Prompt tokens computed in a row: naive, agent-kv, fused.
 fn computed(row: &Value) -> [u64; 3] {
     let arms = ["naive", "agent-kv", "fused"];
-    arms.map(|arm| row["arms"][arm]["prefill_tokens_computed"].as_u64().unwrap())
+    arms.map(|arm| {
+        row["arms"][arm]["prefill_tokens_computed"]
+            .as_u64()
+            .unwrap()
+    })
 }
 
 /// The same of the row of so many workers.
@@ -57,11 +61,20 @@ fn four_streams_find_what_is_published_of_them() {
         ("agents", 6360, 848),
     ]) {
         let [of_naive, _, of_fused] = computed(row);
-        assert_eq!((row["name"].as_str().unwrap(), of_naive, of_fused), (name, naive, fused));
+        assert_eq!(
+            (row["name"].as_str().unwrap(), of_naive, of_fused),
+            (name, naive, fused)
+        );
     }
     let rate = |row: usize| rows[row]["cache"]["hit_rate_millionths"].as_u64().unwrap();
-    assert_eq!((rate(3), rate(4), &rows[4]["cache"]["evictions"]), (866_666, 621_383, &29.into()));
-    assert!(rate(4) < rate(5) && rate(5) < rate(6) && rate(6) < rate(3), "{said:#}");
+    assert_eq!(
+        (rate(3), rate(4), &rows[4]["cache"]["evictions"]),
+        (866_666, 621_383, &29.into())
+    );
+    assert!(
+        rate(4) < rate(5) && rate(5) < rate(6) && rate(6) < rate(3),
+        "{said:#}"
+    );
 }
 
 #[test]
@@ -85,7 +98,12 @@ fn sets_of_tasks_give_the_published_counts_and_evidence_without_a_word_of_theirs
     let envelope = fs::read_to_string(directory.join("envelope.json")).unwrap();
     assert!(!envelope.contains("django"), "{envelope}");
     let tasks = &read_json(&directory.join("envelope.json"))["workload"]["tasks"];
-    let turns: Vec<u64> = tasks.as_array().unwrap().iter().map(|it| it["turns"].as_u64().unwrap()).collect();
+    let turns: Vec<u64> = tasks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["turns"].as_u64().unwrap())
+        .collect();
     assert_eq!(turns, [12, 22, 38]);
     let (_, said) = counted(&place, &["swebench-20", "--dataset", &twenty]);
     // 20 prompts of 2500 tokens, 448 turns.
@@ -106,8 +124,14 @@ fn sets_of_web_tasks_give_the_published_counts() {
     assert_eq!(with_workers(&said, 1), [3_381_379, 217_382, 217_382]);
     assert_eq!(with_workers(&said, 4), [13_525_516, 869_528, 823_682]);
     let (_, said) = counted(&place, &["webvoyager-643", "--dataset", &voyager]);
-    assert_eq!(with_workers(&said, 1), [170_930_292, 19_386_804, 19_386_804]);
-    assert_eq!(with_workers(&said, 8), [1_367_442_336, 155_094_432, 141_321_904]);
+    assert_eq!(
+        with_workers(&said, 1),
+        [170_930_292, 19_386_804, 19_386_804]
+    );
+    assert_eq!(
+        with_workers(&said, 8),
+        [1_367_442_336, 155_094_432, 141_321_904]
+    );
     let floor_of_100 = [17_093_029_200, 1_938_680_400, 1_743_897_504];
     assert_eq!(with_workers(&said, 100), floor_of_100);
 }
@@ -121,25 +145,46 @@ fn what_was_counted_is_explained_audited_and_anchored_as_any_run_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    assert_eq!(files, ["SHA256SUMS", "envelope.json", "envelope.toml", "run.json"]);
+    assert_eq!(
+        files,
+        ["SHA256SUMS", "envelope.json", "envelope.toml", "run.json"]
+    );
     let run = directory.to_str().unwrap().to_owned();
     let told = place.run(&["explain", &run]).expect(0).stdout();
-    for words in ["does not show", "MODELED", "tree-of-thought", "62.14 %", "overtaken 8 times"] {
+    for words in [
+        "does not show",
+        "MODELED",
+        "tree-of-thought",
+        "62.14 %",
+        "overtaken 8 times",
+    ] {
         assert!(told.contains(words), "no {words:?} in:\n{told}");
     }
-    assert!(told.lines().all(|line| line.chars().count() <= 150), "{told}");
+    assert!(
+        told.lines().all(|line| line.chars().count() <= 150),
+        "{told}"
+    );
     let audit = place.run(&["audit", &run]).expect(0).stdout();
     assert!(audit.contains("nothing ran"), "{audit}");
     let anchored = place.run(&["anchor", &run]).expect(0).stdout();
-    assert!(anchored.contains("results/radix-cache-only/") && anchored.contains("-counted-1"), "{anchored}");
+    assert!(
+        anchored.contains("results/radix-cache-only/") && anchored.contains("-counted-1"),
+        "{anchored}"
+    );
     place.run(&["audit", "--all"]).expect(0);
     let homes = fs::read_dir(place.work().join("results/radix-cache-only")).unwrap();
     let home = homes.map(|it| it.unwrap().path()).next().unwrap();
     forge::edit_record(&home, |record| {
         record["rows"][4]["cache"]["evictions"] = 30.into();
     });
-    let broken = place.run(&["audit", home.to_str().unwrap()]).expect(4).stdout();
-    assert!(broken.contains("evictions is 30, the envelope gives 29"), "{broken}");
+    let broken = place
+        .run(&["audit", home.to_str().unwrap()])
+        .expect(4)
+        .stdout();
+    assert!(
+        broken.contains("evictions is 30, the envelope gives 29"),
+        "{broken}"
+    );
     place.run(&["explain", home.to_str().unwrap()]).expect(4);
     place.run(&["audit", "--all"]).expect(4);
 }
@@ -179,15 +224,25 @@ fn what_makes_no_sense_where_nothing_runs_is_refused_by_name() {
         place.run(&arguments).expect(2).complains(&[named]);
     }
     let without = place.run(&["run", "swebench-smoke"]).expect(2);
-    without.complains(&["run swebench-smoke --dataset PATH/swebench_smoke.json", "f30410fe"]);
+    without.complains(&[
+        "run swebench-smoke --dataset PATH/swebench_smoke.json",
+        "f30410fe",
+    ]);
     fs::write(place.work().join("other.json"), "{}").unwrap();
     let other = place.run(&["run", "swebench-smoke", "--dataset", "other.json"]);
-    other.expect(2).complains(&["other.json is not the data set", "f30410fe"]);
+    other
+        .expect(2)
+        .complains(&["other.json is not the data set", "f30410fe"]);
     let nowhere = place.run(&["run", "swebench-smoke", "--dataset", "nowhere.json"]);
     nowhere.expect(2).complains(&["cannot read nowhere.json"]);
-    let smoke = place.run(&["run", "smoke", "--dataset", "other.json"]).expect(2);
+    let smoke = place
+        .run(&["run", "smoke", "--dataset", "other.json"])
+        .expect(2);
     smoke.complains(&["--dataset is for envelopes that count"]);
-    assert!(!place.work().join("results").exists(), "a refused command leaves nothing behind");
+    assert!(
+        !place.work().join("results").exists(),
+        "a refused command leaves nothing behind"
+    );
 }
 
 #[test]
@@ -197,7 +252,37 @@ fn the_list_says_of_what_is_counted_that_it_needs_no_model() {
     let rows = listed["envelopes"].as_array().unwrap();
     let named = |name: &str| rows.iter().find(|it| it["name"] == name).unwrap();
     assert!(named("session-ladder")["model"].is_null());
-    assert_eq!(named("swebench-smoke")["workload"]["dataset"]["kind"], "swebench");
+    assert_eq!(
+        named("swebench-smoke")["workload"]["dataset"]["kind"],
+        "swebench"
+    );
     let text = place.run(&["list"]).expect(0).stdout();
-    assert!(text.contains("no model; --dataset webvoyager-converted.jsonl"), "{text}");
+    assert!(
+        text.contains("no model; --dataset webvoyager-converted.jsonl"),
+        "{text}"
+    );
+}
+
+/// fak-facts 1.6: its order of requests is not published; asked in rounds, both published counts come out.
+#[test]
+fn a_made_up_fleet_finds_what_is_published_of_it_and_is_labelled_as_made_up() {
+    let place = Place::new();
+    let (_, said) = counted(&place, &["fleet-routing"]);
+    assert_eq!(said["provenance"], "SIMULATED");
+    let hits: Vec<(&str, u64)> = said["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            assert_eq!(row["routed"]["requests"], 464);
+            (
+                row["name"].as_str().unwrap(),
+                row["routed"]["hits"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        hits,
+        [("kv-aware", 436), ("by-prefix", 436), ("round-robin", 395)]
+    );
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{
     ArmCounts, CacheRecord, CountedRow, ResolvedCounts, SPANS_MAX, SessionAsked, StreamAsked,
-    TaskShape,
+    TaskShape, routing,
 };
 use crate::Error;
 use crate::accounting::streams::{self, Radix};
@@ -29,8 +29,13 @@ pub fn count(envelope: &ResolvedCounts) -> Result<Vec<CountedRow>, Error> {
         let of_workers = |&workers: &u64| tasks(&dataset.file, &work.tasks, workers);
         return work.asked.workers.iter().map(of_workers).collect();
     }
+    if let Some(routing) = &work.asked.routing {
+        return Ok(routing::rows(routing));
+    }
     let sessions = work.asked.sessions.iter().map(session);
-    sessions.chain(work.asked.streams.iter().map(stream)).collect()
+    sessions
+        .chain(work.asked.streams.iter().map(stream))
+        .collect()
 }
 
 /// All tasks of a set, with so many workers on each.
@@ -65,6 +70,7 @@ fn tasks(file: &str, tasks: &[TaskShape], workers: u64) -> Result<CountedRow, Er
         name: file.to_owned(),
         workers,
         cache: None,
+        routed: None,
         arms: ARMS.into_iter().map(of_arm).collect::<Result<_, Error>>()?,
     })
 }
@@ -87,6 +93,7 @@ fn session(asked: &SessionAsked) -> Result<CountedRow, Error> {
         name: asked.name.clone(),
         workers: 1,
         cache: None,
+        routed: None,
         arms: ARMS.into_iter().map(of_arm).collect::<Result<_, Error>>()?,
     })
 }
@@ -132,6 +139,7 @@ fn stream(asked: &StreamAsked) -> Result<CountedRow, Error> {
             evictions: fused.evictions,
             hit_rate_millionths: fused.reused_tokens * 1_000_000 / fused.prompt_tokens.max(1),
         }),
+        routed: None,
         arms: arms.collect::<Result<BTreeMap<_, _>, Error>>()?,
     })
 }

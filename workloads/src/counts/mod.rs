@@ -1,7 +1,7 @@
 //! Counted envelopes: what work asks of caches that are declared, worked out request by request and never run.
 //!
-//! What is counted are tasks of a data set, sessions, or streams of requests. A run of one is arithmetic, so its record has
-//! no times, no machine and no answers. Not here: the counting (`count`), reading a data set (`crate::datasets`), or
+//! What is counted are tasks of a data set, sessions, streams of requests, or a fleet that is made up. A run of one is
+//! arithmetic, so its record has no times, no machine and no answers. Not here: the counting (`count`), reading a data set (`crate::datasets`), or
 //! anything that runs a model.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,10 @@ use crate::trace::sha256_hex;
 
 mod count;
 mod record;
+mod routing;
 
 pub use count::count;
-pub use record::{ArmCounts, COUNTS_SCHEMA, CacheRecord, CountedRow, CountsRecord};
+pub use record::{ArmCounts, COUNTS_SCHEMA, CacheRecord, CountedRow, CountsRecord, RoutedRecord};
 
 /// The word of `workload.kind`.
 pub const KIND: &str = "counts";
@@ -38,6 +39,9 @@ const ADDED_MAX: u64 = 1 << 16;
 const CAPACITY_MAX: u64 = 1 << 20;
 /// No stream has as many requests.
 const OVERTAKEN_MAX: u64 = 1 << 10;
+/// More instances, prefixes, families or requests than a fleet is made up of for an example.
+const INSTANCES_MAX: u64 = 64;
+const ROUTED_MAX: u64 = 1 << 10;
 /// Some seconds of counting.
 const SPANS_MAX: u64 = 100_000_000;
 
@@ -55,7 +59,7 @@ pub struct CountsEnvelope {
     pub workload: CountsWorkload,
 }
 
-/// The `[workload]` table of kind `counts`: a data set, sessions or streams, and only one of them.
+/// The `[workload]` table of kind `counts`: a data set, sessions, streams or routing, and only one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountsWorkload {
@@ -73,6 +77,9 @@ pub struct CountsWorkload {
     /// Streams of requests; a row for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamAsked>,
+    /// A made-up fleet; a row for each way to choose who is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<RoutingAsked>,
 }
 
 /// A data set, named by its digest: it is other people's, and no part of the program or of any evidence.
@@ -115,6 +122,20 @@ pub struct StreamAsked {
     /// How often a request may be overtaken by one that finds more; without, requests are served as they come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overtaken_max: Option<u64>,
+}
+
+/// Instances that hold few prefixes each, and families of requests that begin alike, of which a few are asked for often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutingAsked {
+    /// How many instances there are.
+    pub instances: u64,
+    /// Prefixes each may hold.
+    pub capacity: u64,
+    /// Families of requests.
+    pub families: u64,
+    /// How often the hottest family is asked for; the k-th of them a k-th as often, rounded down.
+    pub hot_weight: u64,
 }
 
 /// A counted envelope with everything that its counts follow from: exactly envelope.json.
@@ -190,6 +211,14 @@ impl CountsEnvelope {
 }
 
 impl ResolvedCounts {
+    /// MODELED, or SIMULATED where what is counted is made up.
+    pub fn provenance(&self) -> &'static str {
+        match self.workload.asked.routing {
+            Some(_) => "SIMULATED",
+            None => "MODELED",
+        }
+    }
+
     /// The bytes of envelope.json.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
@@ -224,6 +253,7 @@ impl CountsWorkload {
             ("dataset", self.dataset.is_some()),
             ("sessions", !self.sessions.is_empty()),
             ("streams", !self.streams.is_empty()),
+            ("routing", self.routing.is_some()),
         ];
         let given: Vec<&str> = works.iter().filter(|it| it.1).map(|it| it.0).collect();
         if given.len() != 1 {
@@ -231,7 +261,7 @@ impl CountsWorkload {
                 [] => "nothing to count".to_owned(),
                 several => several.join(" and "),
             };
-            let wanted = "dataset, sessions or streams, and only one of them";
+            let wanted = "dataset, sessions, streams or routing, and only one of them";
             return Err(Refusal::new("workload", stated, wanted));
         }
         match &self.dataset {
@@ -248,7 +278,8 @@ impl CountsWorkload {
         }
         self.check_workers()?;
         check_sessions(&self.sessions)?;
-        check_streams(&self.streams)
+        check_streams(&self.streams)?;
+        self.routing.map_or(Ok(()), |routing| routing.check())
     }
 
     fn check_workers(&self) -> Result<(), Refusal> {
@@ -354,6 +385,23 @@ fn check_streams(streams: &[StreamAsked]) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+impl RoutingAsked {
+    fn check(self) -> Result<(), Refusal> {
+        let families_max = self.hot_weight.min(ROUTED_MAX);
+        for (field, value, most) in [
+            ("workload.routing.instances", self.instances, INSTANCES_MAX),
+            ("workload.routing.capacity", self.capacity, ROUTED_MAX),
+            ("workload.routing.hot_weight", self.hot_weight, ROUTED_MAX),
+            ("workload.routing.families", self.families, families_max),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(Refusal::new(field, value, format!("1 to {most}")));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn few(field: &'static str, entries: usize) -> Result<(), Refusal> {

@@ -31,6 +31,8 @@ pub struct CountedRow {
     pub workers: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed: Option<RoutedRecord>,
     pub arms: BTreeMap<String, ArmCounts>,
 }
 
@@ -41,6 +43,15 @@ pub struct CacheRecord {
     pub order: String,
     pub overtaken_max: Option<u64>,
     pub overtaken_most: u64,
+    pub evictions: u64,
+    pub hit_rate_millionths: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutedRecord {
+    pub requests: u64,
+    pub hits: u64,
     pub evictions: u64,
     pub hit_rate_millionths: u64,
 }

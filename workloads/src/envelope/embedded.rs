@@ -50,6 +50,7 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "radix-cache-only",
     "session-ladder",
     "long-context-floor",
+    "fleet-routing",
 ];
 
 pub(super) fn embedded_text(name: &str) -> Result<&'static str, Error> {

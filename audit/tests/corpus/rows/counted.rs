@@ -19,7 +19,7 @@ pub(crate) static ASKED: &[Forgery] = &[
         counted::sessions,
         declared(
             "sessions and streams counted in one",
-            "workload counts one of dataset, sessions and streams",
+            "workload counts one of dataset, sessions, streams and routing",
             ("/workload/streams", r#"[{"name": "chat"}]"#),
         ),
     ),
@@ -128,6 +128,14 @@ pub(crate) static ASKED: &[Forgery] = &[
         ),
     ),
     of(
+        counted::fleet,
+        declared(
+            "families nobody asks for",
+            "cannot be counted",
+            ("/workload/routing/hot_weight", "27"),
+        ),
+    ),
+    of(
         counted::tasks,
         told(
             "other workers than were asked",
@@ -205,6 +213,36 @@ pub(crate) static RECORDED: &[Forgery] = &[
         ),
     ),
     of(
+        counted::fleet,
+        recorded(
+            "a hit more than there was",
+            "\"hits\": 396",
+            "rows[2].routed.hits is 396, the envelope gives 395",
+            ("/rows/2/routed/hits", "396"),
+        ),
+    ),
+    of(
+        counted::fleet,
+        recorded(
+            "a fleet that is made up passed off as counted work",
+            "MODELED",
+            "provenance is \"MODELED\", the envelope gives \"SIMULATED\"",
+            ("/provenance", r#""MODELED""#),
+        ),
+    ),
+    of(
+        counted::sessions,
+        recorded(
+            "a session that was routed",
+            "{",
+            "rows[0] has",
+            (
+                "/rows/0/routed",
+                r#"{"requests": 6, "hits": 6, "evictions": 0, "hit_rate_millionths": 1000000}"#,
+            ),
+        ),
+    ),
+    of(
         counted::sessions,
         recorded(
             "a count passed off as a run",
@@ -240,7 +278,7 @@ pub(crate) static RECORDED: &[Forgery] = &[
             "an arm that is better left out",
             Layer::Record,
             ("run.json", "\"arms\""),
-            "rows[0].arms are",
+            "rows[0].arms has",
             |fixture| {
                 let arms = fixture.record["rows"][0]["arms"].as_object_mut();
                 arms.unwrap().remove("agent-kv");
@@ -253,7 +291,7 @@ pub(crate) static RECORDED: &[Forgery] = &[
             "a cache for each conversation in little room",
             Layer::Record,
             ("run.json", "\"arms\""),
-            "rows[1].arms are",
+            "rows[1].arms has",
             |fixture| {
                 let mut kept = fixture.record["rows"][1]["arms"]["naive"].clone();
                 kept["held_tokens_peak"] = json!(408);
