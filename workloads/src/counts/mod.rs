@@ -279,7 +279,7 @@ impl CountsWorkload {
         self.check_workers()?;
         check_sessions(&self.sessions)?;
         check_streams(&self.streams)?;
-        self.routing.map_or(Ok(()), |routing| routing.check())
+        self.routing.map_or(Ok(()), RoutingAsked::check)
     }
 
     fn check_workers(&self) -> Result<(), Refusal> {
