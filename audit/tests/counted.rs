@@ -84,7 +84,7 @@ fn no_value_at_the_edge_of_its_type_stops_the_count() {
             for edge in [
                 json!(0),
                 json!(u64::MAX),
-                json!(1 << 40),
+                json!(1_u64 << 40),
                 json!(1e308),
                 json!(""),
                 Value::Null,

@@ -64,6 +64,17 @@ fn every_file_of_every_kind_of_run_keeps_its_schema() {
 }
 
 #[test]
+fn what_was_counted_keeps_its_schemas() {
+    let place = Place::new();
+    let [envelope, record] = ["fak.envelope/1", "fak.counts/1"].map(Schema::of);
+    for name in ["session-ladder", "radix-cache-only", "fleet-routing"] {
+        let directory = run(&place, &[name], 0);
+        envelope.accepts(&read_json(&directory.join("envelope.json")), name);
+        record.accepts(&read_json(&directory.join("run.json")), name);
+    }
+}
+
+#[test]
 fn spread_instrument_and_noise_told_wrongly_are_refused_by_schema_and_auditor_alike() {
     let place = Place::new();
     let directory = place.sealed_run();

@@ -47,6 +47,17 @@ fn a_local_run_changes_no_page() {
 }
 
 #[test]
+fn a_counted_run_changes_no_page_and_is_held_to_its_hashes_all_the_same() {
+    let repository = Repository::published();
+    let run = Run::new("ladder", "counted").with("/schema", "fak.counts/1");
+    repository.anchor(&run);
+    assert_eq!(repository.check().unwrap().exit_code(), 0);
+    let file = "results/ladder/counted/run.json";
+    repository.write(file, &(repository.read(file) + " "));
+    assert_eq!(repository.check().unwrap_err().exit_code(), 4);
+}
+
+#[test]
 fn unfit_runs_do_not_speak_and_say_why() {
     for (pointer, value, reason) in [
         ("/complete", json!(false), "incomplete"),
