@@ -185,7 +185,10 @@ fn the_more_often_somebody_may_be_overtaken_the_less_is_computed_twice() {
     let least = 64 + 6 * 5 * 60; // each position once
     assert!(by_bound[0] > 5 * least / 2 && first_come > 5 * least / 2);
     assert!((least..4 * least / 3).contains(&by_bound[4]));
-    assert!(by_bound[2] < 3 * first_come / 5, "as many as there are agents");
+    assert!(
+        by_bound[2] < 3 * first_come / 5,
+        "as many as there are agents"
+    );
 }
 
 #[test]

@@ -81,7 +81,11 @@ pub(super) fn one(it: &Listed, about: &About, world: &World) -> String {
         labelled(&mut text, "arms", &arms);
     }
     if let Some(file) = &it.dataset {
-        labelled(&mut text, "data set", &format!("{file}, which is not ours to carry"));
+        labelled(
+            &mut text,
+            "data set",
+            &format!("{file}, which is not ours to carry"),
+        );
     }
     let mut time = takes(it);
     if let Some(estimate) = &it.estimate {

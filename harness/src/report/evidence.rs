@@ -51,7 +51,7 @@ impl Anchored {
         let today = match Declared::named(&self.record.envelope) {
             Ok(Declared::Session(it)) => it.resolve(&none, 1).ok().map(|it| json!(it.workload)),
             Ok(Declared::Engine(it)) => it.resolve(&none, 1).ok().map(|it| json!(it.workload)),
-            Err(_) => None,
+            Ok(Declared::Counts(_)) | Err(_) => None,
         };
         today.is_some_and(|workload| workload != self.declared["workload"])
     }
