@@ -121,8 +121,9 @@ pub fn write(record: &CountsRecord, out: &mut dyn Write) -> Result<(), Error> {
 
 const SESSIONS_LEGEND: &str = "\
 naive: every turn computes its whole context again, which nobody ships, so ratios over it are a floor. agent-kv: each agent
-keeps its own text. instance-shared: agents of a worker share what is common. fused: all agents do. Over agent-kv is what
-sharing saves. Attended: positions that all computed and decoded tokens attend to, over those of fused.";
+keeps its own text. instance-shared: agents of a worker share what is common. fused: all agents do. Floor is naive over fused;
+sharing is agent-kv over fused, the only one that an engine which shares may claim. Attended: the same of the positions that
+all computed and decoded tokens attend to.";
 
 const STREAMS_LEGEND: &str = "\
 naive computes every prompt whole, agent-kv what its own conversation has not said, fused what nobody has. Found: the share of
@@ -162,18 +163,28 @@ fn routed(rows: &[CountedRow]) -> Table {
 
 /// A row for each number of workers or each session.
 fn sessions(rows: &[CountedRow]) -> Table {
+    // Rows of a data set differ in their workers alone, which come last where they are most.
+    let alike = rows.windows(2).all(|pair| pair[0].name == pair[1].name);
+    let by_workers = alike && rows.last().is_some_and(|row| row.workers > 1);
+    let first = if by_workers { "workers" } else { "of" };
+    let name_of = |row: &CountedRow| {
+        if by_workers {
+            row.workers.to_string()
+        } else {
+            row.name.clone()
+        }
+    };
     let header = [
-        "of",
-        "workers",
+        first,
         "requests",
         "naive",
         "agent-kv",
         "instance-shared",
         "fused",
-        "naive/fused (floor)",
-        "agent-kv/fused",
-        "attended: naive",
-        "agent-kv",
+        "floor",
+        "sharing",
+        "floor, attended",
+        "sharing, attended",
     ];
     let mut table = Table::new(&header);
     for row in rows {
@@ -186,11 +197,7 @@ fn sessions(rows: &[CountedRow]) -> Table {
             format!("{ratio:.digits$}x")
         };
         let attended = |it: &ArmCounts| it.attended_positions;
-        let lead = [
-            row.name.clone(),
-            row.workers.to_string(),
-            grouped(fused.requests),
-        ];
+        let lead = [name_of(row), grouped(fused.requests)];
         let ratios = [
             over(naive, computed, 2),
             over(kept, computed, 3),

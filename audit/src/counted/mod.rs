@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::figures::{compare, keys, leaves};
 use crate::notebook::{Layer, Notebook, quote};
+use crate::schema;
 
 mod forms;
 mod record;
@@ -203,7 +204,8 @@ pub(crate) fn check(
     let made_up = envelope.workload.routing.is_some();
     let provenance = if made_up { "SIMULATED" } else { "MODELED" };
     let expected = json!({
-        "envelope": envelope.name, "envelope_sha256": envelope_sha256, "provenance": provenance, "rows": rows,
+        "schema": schema::COUNTS, "envelope": envelope.name, "envelope_sha256": envelope_sha256,
+        "provenance": provenance, "rows": rows,
     });
     let found = serde_json::to_value(record).unwrap_or_default(); // null equals no figure
     for (place, (found, expected)) in pairs(&found, &expected).enumerate() {
