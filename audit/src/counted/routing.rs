@@ -55,7 +55,7 @@ impl Fleet {
                 let has = |it: &&u64| held[**it as usize][family as usize].is_some();
                 let holds = |it: &u64| held[*it as usize].iter().flatten().count();
                 let all: Vec<u64> = (0..self.instances).collect();
-                let fewest = || all.iter().min_by_key(|it| holds(*it));
+                let fewest = || all.iter().min_by_key(|it| holds(it));
                 all.iter().find(has).or_else(fewest).copied().unwrap_or(0)
             }
         }
