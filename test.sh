@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope and its gate
-#   full  core, every gate, a replay, each check of the auditor left out in turn, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
+#   full  core, every gate, those of the radix streams on another kernel set too, a replay, each check of the auditor left out in turn, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
 #         the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -60,6 +60,8 @@ if [ "$tier" = full ]; then
   "$harness" gate
   newest=$(awk '$2 ~ /^session-small\// { run = $2 } END { print run }' results/INDEX)
   "$harness" audit "results/$newest" --replay 10%
+  say "the four radix streams on the real model, on the kernels of another instruction set: the same counts and bits"
+  "$harness" gate radix-few-shot radix-chat radix-tree-of-thought radix-agents --kernels avx2
   say "every check of the auditor is missed by some forged run when it is left out"
   cargo run --quiet -p audit --example mutants | grep --invert-match "^killed"
   say "long goldens"
