@@ -61,7 +61,7 @@ fn every_embedded_envelope_stands_in_one_group_and_says_where_it_comes_from_and_
     }
     assert!(about.of("mine").is_none());
     let losing = &about.group("sharing").unwrap().losing;
-    for name in ["single-turn", "zero-shared"] {
+    for name in ["single-turn", "zero-shared", "tiny-context", "one-agent"] {
         assert!(losing.iter().any(|it| it == name), "{name}");
     }
 }
