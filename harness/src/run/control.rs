@@ -20,7 +20,7 @@ pub fn perturbed(
     world: &World,
 ) -> Result<Vec<Line>, Error> {
     let mut envelope = envelope.clone();
-    envelope.workload.turns = 1;
+    (envelope.workload.turns, envelope.workload.passes) = (1, 1);
     envelope.run.arm_turns.clear();
     let job = ArmJob {
         arm: arm.to_owned(),

@@ -116,3 +116,17 @@ fn a_fan_out_larger_than_its_cache_is_answered_in_waves_and_computes_its_context
     let largest = batches.max().unwrap();
     assert!((2..15).contains(&largest), "{largest} agents at once");
 }
+
+#[test]
+fn a_gate_on_a_session_asked_twice_notices_its_control_and_passes_on_other_kernels() {
+    let place = Place::new();
+    let text = include_str!("../../../workloads/envelopes/radix-tree-of-thought.toml");
+    let small = text
+        .replacen("smollm2-135m-q8_0", "synthetic-tiny", 1)
+        .replacen("\"fast\"", "\"exact\"", 1);
+    fs::write(place.work().join("small.toml"), small).unwrap();
+    place.run(&["gate", "small.toml", "--accept"]).expect(0);
+    place
+        .run(&["gate", "small.toml", "--kernels", "scalar"])
+        .expect(0);
+}
