@@ -3,6 +3,7 @@
 //! Not here: what an engine reported (`trace`).
 
 use crate::envelope::{Quarantine, Workload};
+use crate::tree::Tree;
 
 /// The arms of sessions.
 pub(crate) const LADDER: [&str; 5] = [
@@ -87,10 +88,7 @@ impl Cache {
 
 /// Ids of an agent's first prompt: the text, and its way through the tree.
 pub(crate) fn first_prompt(work: &Workload) -> Option<u64> {
-    let way = work
-        .tree
-        .as_ref()
-        .map_or(Some(0), |tree| tree.way_tokens())?;
+    let way = work.tree.as_ref().map_or(Some(0), Tree::way_tokens)?;
     work.prefix.checked_add(way)
 }
 

@@ -22,12 +22,11 @@ fn asked(name: &str) -> ResolvedEnvelope {
     envelope.resolve(&overrides, 1).unwrap()
 }
 
-fn cache_aware(overtaken_max: usize) -> Option<Admission> {
-    let order = AdmissionOrder::CacheAware;
-    Some(Admission {
-        order,
+fn cache_aware(overtaken_max: usize) -> Admission {
+    Admission {
+        order: AdmissionOrder::CacheAware,
         overtaken_max,
-    })
+    }
 }
 
 /// What one arm's trace says.
@@ -106,7 +105,10 @@ fn the_pair_of_envelopes_differs_in_the_order_alone_and_the_one_that_knows_the_c
         let (before, after) = (play(&first_come, arm), play(&knowing, arm));
         let (twice, less) = (before.computed.1, after.computed.1);
         eprintln!("{arm}: {twice} computed in the order they came, {less} by what they find");
-        assert_eq!((before.admission, after.admission), (None, cache_aware(8)));
+        assert_eq!(
+            (before.admission, after.admission),
+            (None, Some(cache_aware(8)))
+        );
         assert_eq!(before.answers, after.answers, "{arm}");
         assert_eq!(
             after.overtaken_most, 8,

@@ -69,7 +69,14 @@ pub enum Error {
     /// A page could not be rendered.
     #[cfg(feature = "report")]
     #[error("{0}")]
-    Report(#[from] crate::report::ReportError),
+    Report(Box<crate::report::ReportError>),
+}
+
+#[cfg(feature = "report")]
+impl From<crate::report::ReportError> for Error {
+    fn from(error: crate::report::ReportError) -> Self {
+        Self::Report(Box::new(error))
+    }
 }
 
 impl Error {

@@ -151,7 +151,7 @@ pub fn list(arguments: &ListArguments, world: &World, out: &mut dyn Write) -> Re
             writeln!(out, "{document:#}")?;
         }
         ([one], Some(name)) if one.name == name => {
-            write!(out, "{}", show::one(one, &about, world))?
+            write!(out, "{}", show::one(one, &about, world))?;
         }
         _ => write!(out, "{}", show::overview(&listed, &about, world))?,
     }

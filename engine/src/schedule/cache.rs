@@ -90,6 +90,7 @@ impl Cache {
     }
 
     /// Whether what a prompt finds counts as used only where it is admitted, else also where it must go on waiting.
+    #[must_use]
     pub fn quiet(self, quiet: bool) -> Self {
         Self { quiet, ..self }
     }

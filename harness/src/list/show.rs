@@ -114,7 +114,8 @@ fn commands(text: &mut String, it: &Listed, world: &World) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "run it:        {run}");
     if let Some(program) = program {
-        let arms: String = ours.iter().map(|arm| format!(" --arm {arm}")).collect();
+        let arms: Vec<String> = ours.iter().map(|arm| format!(" --arm {arm}")).collect();
+        let arms = arms.concat();
         let _ = writeln!(text, "ours alone:    {run}{arms}");
         let label = format!("{program}:");
         let doctor = format!("{} baseline doctor {program}", world.command);

@@ -115,11 +115,11 @@ fn losing_cell(runs: &[Anchored], envelope: &str) -> Result<(), String> {
         return Err(format!(": {} has {why}", run.directory()));
     }
     let silent = runs.iter().filter(|run| run.record.envelope == envelope);
-    let why = silent.filter_map(|run| {
+    let mut why = silent.filter_map(|run| {
         let reason = run.silent.as_ref()?;
         Some(format!(": {} is silent, {reason}", run.directory()))
     });
-    Err(why.last().unwrap_or_default())
+    Err(why.next_back().unwrap_or_default())
 }
 
 /// Whether the run shows how this engine did against anything in use.

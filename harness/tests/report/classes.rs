@@ -175,7 +175,7 @@ fn a_page_that_links_a_run_and_not_what_its_group_loses_is_refused() {
             &format!(
                 "{page} links results/session-small/first of the group `sharing` and no run of `single-turn`"
             ),
-            &format!("are `losing`, each with a link"),
+            &"are `losing`, each with a link".to_owned(),
             &template,
         ] {
             assert!(
