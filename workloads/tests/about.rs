@@ -180,6 +180,10 @@ fn what_is_missing_unknown_or_said_twice_is_refused_in_words_that_say_where() {
         assert!(said.starts_with("workloads/envelopes/ABOUT.toml"), "{said}");
         assert!(said.contains(expected), "{said}\nlacks: {expected}");
     }
+}
+
+#[test]
+fn entries_and_embedded_envelopes_are_the_same_ones() {
     let said = |names: &[&str]| About::parse(SMALL, names).unwrap_err().to_string();
     assert!(
         said(&["a"]).contains("envelope.b = an entry; give entries of embedded envelopes only")

@@ -42,8 +42,6 @@ fn what_is_counted_is_told_from_what_is_run_by_its_kind() {
 
 #[test]
 fn what_cannot_be_counted_is_refused_with_field_line_and_remedy() {
-    let digest = sha256_hex(b"a set");
-    let dataset = format!("{DATASET}{digest}\" }}");
     let session = |from: &str, to: &str| format!("sessions = [{}]", SESSION.replace(from, to));
     let both = format!("sessions = [{SESSION}]\nstreams = [{{ name = \"chat\" }}]");
     let twice = format!("sessions = [{SESSION}, {SESSION}]");
@@ -78,6 +76,16 @@ fn what_cannot_be_counted_is_refused_with_field_line_and_remedy() {
             format!("sessions = [{SESSION}]\nworkers = [1]"),
             "workers are those of a dataset",
         ),
+    ] {
+        let said = refusal(&workload);
+        assert!(said.contains(words), "{workload}: {said}");
+    }
+}
+
+#[test]
+fn sets_streams_and_fleets_that_cannot_be_counted_are_refused_with_field_and_remedy() {
+    let dataset = format!("{DATASET}{}\" }}", sha256_hex(b"a set"));
+    for (workload, words) in [
         (
             dataset.clone(),
             "workload.workers = []; give numbers from 1 to 1024",

@@ -188,10 +188,7 @@ impl Cache {
         }
         let session = self.session_of(wanted);
         let had = session.map_or(0, |own| common_prefix(&own.tokens, wanted.prompt));
-        let own = match self.policy {
-            CachePolicy::Session => table.len(), // nobody else's can be found, however long ago it was said
-            _ => had.min(table.len()),
-        };
+        let own = had.min(table.len());
         Ok(Found {
             own,
             instance: table.len() - own,

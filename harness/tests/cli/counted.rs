@@ -260,11 +260,15 @@ fn the_list_says_of_what_is_counted_that_it_needs_no_model() {
         named("swebench-smoke")["workload"]["dataset"]["kind"],
         "swebench"
     );
-    let text = place.run(&["list"]).expect(0).stdout();
-    assert!(
-        text.contains("no model; --dataset webvoyager-converted.jsonl"),
-        "{text}"
-    );
+    let text = place.run(&["list", "webvoyager-643"]).expect(0).stdout();
+    for words in [
+        "webvoyager-converted.jsonl, which is not ours",
+        "run webvoyager-643 --dataset FILE",
+        "nothing is run",
+    ] {
+        assert!(text.contains(words), "{words:?} not in\n{text}");
+    }
+    assert!(!text.contains("repetition"), "{text}");
 }
 
 /// fak-facts 1.6: its order of requests is not published; asked in rounds, both published counts come out.

@@ -99,8 +99,10 @@ fn the_newest_run_of_each_machine_class_speaks() {
     assert_eq!(
         others,
         [
+            "one-agent/first",
             "session-small/first",
             "single-turn/first",
+            "tiny-context/first",
             "zero-shared/first"
         ]
     );

@@ -13,7 +13,7 @@ use workloads::trace::sha256_hex;
 
 pub(crate) const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
 /// What the group `sharing` loses; no run of another of its envelopes speaks alone.
-pub(crate) const LOSING: [&str; 2] = ["single-turn", "zero-shared"];
+pub(crate) const LOSING: [&str; 4] = ["one-agent", "single-turn", "tiny-context", "zero-shared"];
 const DAY_S: u64 = 86_400;
 
 /// A repository with templates and claims, and no runs.
