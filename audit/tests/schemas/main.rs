@@ -192,6 +192,26 @@ fn runs() -> [Fixture; 2] {
     [session, fixture::cells::run()]
 }
 
+/// Tells record and envelope of a run wrongly in each place; each schema comes with a number of ways that make its file unreadable.
+fn both_refuse_what_is_told_wrongly(
+    fixture: &Fixture,
+    (record, record_least): (&Schema, usize),
+    (envelope, envelope_least): (&Schema, usize),
+) {
+    for (schema, document, file, least) in [
+        (record, &fixture.record, "run.json", record_least),
+        (envelope, &fixture.envelope, "envelope.json", envelope_least),
+    ] {
+        schema.accepts(document, file);
+        let mut forged = Forged::new(schema, fixture, file);
+        for (what, wrong) in wrong::told_wrongly(document) {
+            forged.is_refused_by_both(&what, &wrong, &pretty(&wrong));
+        }
+        eprintln!("{} ways to make {file} unreadable", forged.unread);
+        assert!(forged.unread > least);
+    }
+}
+
 #[test]
 fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
     let (run, envelope) = (Schema::of("fak.run/1"), Schema::of("fak.envelope/1"));
@@ -201,22 +221,12 @@ fn a_record_or_envelope_told_wrongly_anywhere_is_refused_by_schema_and_auditor_a
         cells,
         fixture::quarantined::run(),
         fixture::quarantined::evicting(),
+        fixture::quarantined::branches(),
         fixture::admitted::run(),
         fixture::served::outside(),
         fixture::scheduled::run(),
     ] {
-        for (schema, document, file, least) in [
-            (&run, &fixture.record, "run.json", 400),
-            (&envelope, &fixture.envelope, "envelope.json", 100),
-        ] {
-            schema.accepts(document, file);
-            let mut forged = Forged::new(schema, &fixture, file);
-            for (what, wrong) in wrong::told_wrongly(document) {
-                forged.is_refused_by_both(&what, &wrong, &pretty(&wrong));
-            }
-            eprintln!("{} ways to make {file} unreadable", forged.unread);
-            assert!(forged.unread > least);
-        }
+        both_refuse_what_is_told_wrongly(&fixture, (&run, 400), (&envelope, 100));
     }
 }
 
@@ -229,18 +239,7 @@ fn a_count_told_wrongly_anywhere_is_refused_by_schema_and_auditor_alike() {
         fixture::counted::tasks(),
         fixture::counted::fleet(),
     ] {
-        for (schema, document, file, least) in [
-            (&counts, &fixture.record, "run.json", 100),
-            (&envelope, &fixture.envelope, "envelope.json", 30),
-        ] {
-            schema.accepts(document, file);
-            let mut forged = Forged::new(schema, &fixture, file);
-            for (what, wrong) in wrong::told_wrongly(document) {
-                forged.is_refused_by_both(&what, &wrong, &pretty(&wrong));
-            }
-            eprintln!("{} ways to make {file} unreadable", forged.unread);
-            assert!(forged.unread > least);
-        }
+        both_refuse_what_is_told_wrongly(&fixture, (&counts, 100), (&envelope, 30));
     }
 }
 
