@@ -56,17 +56,23 @@ fn heading(run: &SealedRun, out: &mut dyn Write) -> Result<(), Error> {
 
 fn asked(envelope: &ResolvedEnvelope, told: &[Told<'_>], out: &mut dyn Write) -> Result<(), Error> {
     let work = &envelope.workload;
+    let turns = if work.turns == 1 {
+        format!("ask once. The\n  model writes {} tokens.", work.decode)
+    } else {
+        format!(
+            "take {} each. In every turn an agent sends\n  its whole conversation so far and the model writes {} \
+             tokens; before the next turn {} tokens of a tool's\n  result are added.",
+            counted(work.turns, "turn"),
+            work.decode,
+            work.result,
+        )
+    };
     writeln!(
         out,
-        "What was asked\n  {} start from the same {} tokens, the prefix, and take {} each. In every turn an agent \
-         sends\n  its whole conversation so far and the model writes {} tokens; before the next turn {} tokens of a \
-         tool's\n  result are added. Each arm below is one way to answer the same {}; they differ in what\n  they \
-         keep and what they do at once:",
+        "What was asked\n  {} start from the same {} tokens, the prefix, and {turns} Each arm below is one way to answer \
+         the same {}; they differ in what\n  they keep and what they do at once:",
         counted(work.agents, "agent"),
         work.prefix,
-        counted(work.turns, "turn"),
-        work.decode,
-        work.result,
         counted(envelope.requests(), "request"),
     )?;
     let width = told.iter().map(|told| told.arm.len()).max().unwrap_or(0);
@@ -77,7 +83,8 @@ fn asked(envelope: &ResolvedEnvelope, told: &[Told<'_>], out: &mut dyn Write) ->
     if let Some(tree) = &work.tree {
         writeln!(
             out,
-            "  Before its first turn an agent reads {} more tokens: its way to one of {} ends of a tree that parts in {} at\n               each of {}, with {} tokens at every node.",
+            "  Before its first turn an agent reads {} more tokens, its way to one of {} ends of a tree\n  that parts in {} at \
+             each of {}, with {} tokens at every node.",
             tree.way_tokens().unwrap_or(0),
             work.agents,
             tree.branches,
