@@ -15,14 +15,6 @@ const TEXTS: u64 = 1 << 19;
 /// Allowed besides twice the file.
 const SPARE: u64 = 16 << 20;
 
-/// The most memory this process has held, if the system says.
-fn peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes << 10)
-}
-
 /// Nine megabytes of metadata in two arrays of the smallest elements, written without ever holding them.
 fn write_arrays(path: &Path) {
     let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
@@ -52,12 +44,12 @@ fn opening_never_takes_more_than_twice_the_file() {
     let path = directory.path().join("model.gguf");
     write_arrays(&path);
     let file = std::fs::metadata(&path).unwrap().len();
-    let Some(before) = peak() else {
+    let Some(before) = common::peak_bytes() else {
         common::skip("this system does not tell a process's peak memory");
         return;
     };
     let gguf = Gguf::open(&path).unwrap();
-    let grown = peak().unwrap() - before;
+    let grown = common::peak_bytes().unwrap() - before;
     assert!(
         grown <= 2 * file + SPARE,
         "{grown} bytes for a file of {file}"

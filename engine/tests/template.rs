@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use engine::Error;
 use engine::template::{ChatInput, ChatTemplate, Clock, Json, encode_chat, with_bos};
@@ -153,14 +152,12 @@ const HARM: [(&str, &str); 15] = [
     ),
 ];
 
+/// The limits count steps, bytes and depth, so they bound the time on any machine, however busy.
 #[test]
-fn endless_and_exploding_templates_are_refused_within_a_second() {
+fn endless_and_exploding_templates_are_refused_by_a_counted_limit() {
     for (source, expected) in HARM {
-        let start = Instant::now();
         let error = render(source, &empty()).unwrap_err().to_string();
         assert!(error.contains(expected), "{source}: {error}");
-        let took = start.elapsed();
-        assert!(took < Duration::from_secs(1), "{source}: {took:?}");
     }
 }
 

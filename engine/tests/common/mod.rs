@@ -57,6 +57,14 @@ pub(crate) fn skip(why: &str) {
     }
 }
 
+/// The most memory this process has held, if the system says.
+pub(crate) fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
 /// The reference and every other kernel set that this CPU has; one that it lacks is a counted skip.
 pub(crate) fn kernel_sets() -> Vec<engine::KernelChoice> {
     use engine::KernelChoice::{Avx2, Avx512, Scalar};
