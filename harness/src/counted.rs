@@ -7,16 +7,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use workloads::counts::{
-    ArmCounts, COUNTS_SCHEMA, CountedRow, CountsEnvelope, CountsRecord, CountsWorkload,
+    self, ArmCounts, COUNTS_SCHEMA, CountedRow, CountsEnvelope, CountsRecord, CountsWorkload,
 };
 
 use crate::error::Error;
 use crate::files;
 use crate::table::{Table, counted, grouped, or_dash};
 use crate::world::World;
-
-/// Whose counts a row has.
-pub const ARMS: [&str; 4] = ["naive", "agent-kv", "instance-shared", "fused"];
 
 /// What is counted, in one line.
 pub fn words(workload: &CountsWorkload) -> String {
@@ -189,7 +186,7 @@ fn sessions(rows: &[CountedRow]) -> Table {
     let mut table = Table::new(&header);
     for row in rows {
         let arm = |name: &str| row.arms.get(name).copied().unwrap_or_default();
-        let arms = ARMS.map(arm);
+        let arms = counts::arms().map(arm);
         let [naive, kept, _, fused] = &arms;
         let computed = |it: &ArmCounts| it.prefill_tokens_computed;
         let over = |arm: &ArmCounts, of: fn(&ArmCounts) -> u64, digits: usize| {

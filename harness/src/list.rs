@@ -70,7 +70,7 @@ impl Listed {
             mode: String::new(),
             workload: json!(workload),
             words: counted::words(workload),
-            arms: counted::ARMS.map(str::to_owned).to_vec(),
+            arms: workloads::counts::arms().map(str::to_owned).to_vec(),
             reps: 0,
             estimate: None,
         }

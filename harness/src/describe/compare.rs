@@ -127,6 +127,28 @@ fn percent(rate: f64) -> String {
     format!("{:.1} %", rate * 100.0)
 }
 
+/// What the columns of the first table mean.
+const TERMS: [(&str, &str); 6] = [
+    (
+        "naive",
+        "every prompt is computed whole, which nobody ships.",
+    ),
+    ("each keeps", "a conversation finds what it said itself."),
+    ("shared", "everything said is found by everybody."),
+    (
+        "keeping saves",
+        "naive over each keeps. It has nothing to do with sharing.",
+    ),
+    (
+        "sharing saves",
+        "each keeps over shared; 1.00x where conversations have nothing in common.",
+    ),
+    (
+        "found",
+        "the share of prompt tokens that is found, when shared.",
+    ),
+];
+
 fn document(works: &[Work], tight: &[Tight]) -> Document {
     let mut it = Document::new("Kinds of work under one account");
     it.words(
@@ -159,11 +181,7 @@ fn document(works: &[Work], tight: &[Tight]) -> Document {
         ]);
     }
     it.table(table);
-    it.words(
-        "naive computes every prompt whole, which nobody ships. each keeps: a conversation finds its own. shared: everything \
-         said is found by everybody. found: the share of prompt tokens that is, when shared. Where conversations have nothing \
-         in common, sharing saves nothing (1.00x).",
-    );
+    it.terms(TERMS.map(|(term, meaning)| (term, meaning.to_owned())));
     it.heading("Share of prompt tokens found, with room for one and a half of the longest request");
     let mut table = Table::new(&[
         "work",
@@ -185,9 +203,9 @@ fn document(works: &[Work], tight: &[Tight]) -> Document {
     }
     it.table(table);
     it.words(
-        "The order that knows the cache asks, of the requests that wait, the one that finds most. A turn waits for the answer of \
-         the one before it, so this is an order that could be had, unlike a sort of all requests beforehand. Whoever was \
-         overtaken as often as is allowed comes next. No order finds more than there is with room for everything.",
+        "Where requests may be overtaken, the one of those that wait that finds most in the cache is asked next. A turn waits \
+         for the answer of the one before it, so this is an order that could be had, unlike a sort of all requests beforehand. \
+         Whoever was overtaken as often as is allowed comes next. No order finds more than there is with room for everything.",
     );
     it
 }

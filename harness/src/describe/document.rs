@@ -12,8 +12,12 @@ use crate::error::Error;
 use crate::table::{COLUMNS, Table, folded};
 use crate::world::World;
 
+/// Spaces before a term's meaning where it goes on.
+const INDENT: usize = 2;
+
 enum Part {
     Words(String),
+    Terms(Vec<(&'static str, String)>),
     Heading(String),
     Table(Table),
 }
@@ -40,6 +44,11 @@ impl Document {
         self.parts.push(Part::Words(words.into()));
     }
 
+    /// What the words of a table mean, each on its own line.
+    pub(super) fn terms(&mut self, terms: impl IntoIterator<Item = (&'static str, String)>) {
+        self.parts.push(Part::Terms(terms.into_iter().collect()));
+    }
+
     pub(super) fn table(&mut self, table: Table) {
         self.parts.push(Part::Table(table));
     }
@@ -50,6 +59,7 @@ impl Document {
             text.push('\n');
             match part {
                 Part::Words(words) => text.push_str(&(folded(words, COLUMNS).join("\n") + "\n")),
+                Part::Terms(terms) => terms.iter().for_each(|term| text += &term_as_text(term)),
                 Part::Heading(words) => text += &(words.clone() + ":\n"),
                 Part::Table(table) => text.push_str(&table.render()),
             }
@@ -63,6 +73,11 @@ impl Document {
             text.push('\n');
             match part {
                 Part::Words(words) => text += &(words.clone() + "\n"),
+                Part::Terms(terms) => {
+                    for (term, meaning) in terms {
+                        text.extend(["- **", term, "**: ", meaning, "\n"]);
+                    }
+                }
                 Part::Heading(words) => text += &("## ".to_owned() + words + "\n"),
                 Part::Table(table) => text.push_str(&table.markdown()),
             }
@@ -88,6 +103,11 @@ impl Document {
         }
         Ok(0)
     }
+}
+
+fn term_as_text((term, meaning): &(&'static str, String)) -> String {
+    let lines = folded(&format!("{term}: {meaning}"), COLUMNS - INDENT);
+    lines.join(&format!("\n{:INDENT$}", "")) + "\n"
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {

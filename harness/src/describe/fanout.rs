@@ -116,7 +116,7 @@ fn document(arguments: &FanoutArguments, rows: &[Row]) -> Document {
     ));
     it.words(
         "Four quantities that are easily mixed, each on its own. None of them is a time: what an engine takes for a fan-out is \
-         measured by an envelope, not here.",
+         measured by running one, and named at the end.",
     );
     it.heading("1. How many turns must wait for each other (MODELED: arithmetic, the same for every engine)");
     let mut table = Table::new(&["agents", "turns in all", "one after the other", "ratio"]);
@@ -171,7 +171,8 @@ fn document(arguments: &FanoutArguments, rows: &[Row]) -> Document {
     ));
     it.heading("4. What an engine takes");
     it.words(
-        "Not here, and nowhere yet: no envelope asks for a fan-out. Its tokens, time and memory will come from running one.",
+        "Not here, where nothing is run: `harness run fan-out-64` and `harness run fan-out-1024` ask one of a model, with lengths \
+         of their own (`harness list fan-out-64`). Their tokens, times and memory stand in BENCHMARK-AUTHORITY.md.",
     );
     it
 }

@@ -95,10 +95,10 @@ pub fn words_of(envelope: &ResolvedEnvelope) -> String {
 }
 
 fn of_session(shape: &Shape, counts: &[Counts]) -> Document {
-    let mut it = Document::new(format!(
-        "{} (MODELED: closed forms, nothing was run)",
-        words(shape)
-    ));
+    let mut it = Document::new(words(shape));
+    it.words(
+        "What each arm must compute of the prompts of such a session, by closed form; nothing was run (MODELED).",
+    );
     let mut table = Table::new(&[
         "arm",
         "prefill computed",
@@ -123,12 +123,27 @@ fn of_session(shape: &Shape, counts: &[Counts]) -> Document {
         ]);
     }
     it.table(table.words_last());
-    it.words(format!(
-        "prefill computed: prompt tokens whose keys and values are computed anew; reused: found in a cache. vs naive: how \
-         many times fewer than the floor nobody ships; the arm to beat is instance-shared. Other engines count for \
-         themselves. Each is asked as one of these: {}.",
-        beside().join(", ")
-    ));
+    it.terms([
+        (
+            "prefill computed",
+            "prompt tokens whose keys and values are computed anew.".to_owned(),
+        ),
+        (
+            "reused",
+            "the share of prompt tokens that is found in a cache.".to_owned(),
+        ),
+        (
+            "vs naive",
+            "how many times fewer than the floor that nobody ships. The arm to beat is instance-shared.".to_owned(),
+        ),
+        (
+            "other engines",
+            format!(
+                "they count for themselves, and each is asked as one of these arms: {}.",
+                beside().join(", ")
+            ),
+        ),
+    ]);
     it
 }
 

@@ -20,6 +20,9 @@ use crate::world::World;
 /// Bytes of a cached element: half precision, as engines keep them unless told otherwise.
 const ELEMENT_BYTES: u64 = 2;
 
+/// The column that `--share-base` asks for.
+const SHARED_BASE: &str = "shared, base too";
+
 /// A kind of data set.
 pub(super) struct Kind {
     /// Turns by label unless the command line says otherwise.
@@ -123,13 +126,7 @@ fn document(kind: &Kind, name: &str, set: &TaskSet, costs: &[Costs]) -> Document
     it.table(tasks_table(set));
     it.heading("Prompt tokens computed");
     it.table(tokens_table(costs));
-    it.words(
-        "naive: every turn computes its whole context again; nobody ships that, and ratios over it are a floor. each \
-         keeps: every worker has a cache of its own, so only what is new in a turn is computed. shared: workers on the same \
-         task find the prompt that another computed. keeping saves is naive over each keeps, and has nothing to do with \
-         sharing. sharing saves is each keeps over shared: the only column that an engine that shares may claim. shared, base too: with \
-         --share-base, the beginning that all prompts have in common is found across tasks as well.",
-    );
+    it.terms(terms(costs));
     it.heading("What a model makes of it (SmolLM2-135M, half precision)");
     it.table(operations_table(costs));
     it.words(
@@ -147,6 +144,39 @@ fn document(kind: &Kind, name: &str, set: &TaskSet, costs: &[Costs]) -> Document
         kind.lengths
     ));
     it
+}
+
+/// What the columns of [`tokens_table`] mean.
+fn terms(costs: &[Costs]) -> Vec<(&'static str, String)> {
+    let on_base = costs.iter().any(|it| it.shared_base.is_some());
+    let all = [
+        (
+            "naive",
+            "every turn computes its whole context again. Nobody ships that, so ratios over it are a floor.",
+        ),
+        (
+            "each keeps",
+            "every worker has a cache of its own, so only what is new in a turn is computed.",
+        ),
+        (
+            "shared",
+            "workers on the same task find the prompt that another computed.",
+        ),
+        (
+            "keeping saves",
+            "naive over each keeps. It has nothing to do with sharing.",
+        ),
+        (
+            "sharing saves",
+            "each keeps over shared: the only column that an engine that shares may claim.",
+        ),
+        (
+            SHARED_BASE,
+            "with --share-base: the beginning that all prompts have in common is found across tasks as well.",
+        ),
+    ];
+    let shown = all.into_iter().filter(|it| on_base || it.0 != SHARED_BASE);
+    shown.map(|(term, it)| (term, it.to_owned())).collect()
 }
 
 fn tasks_table(set: &TaskSet) -> Table {
@@ -175,7 +205,7 @@ fn tokens_table(costs: &[Costs]) -> Table {
     ];
     // A column that nobody asked for would be dashes.
     let on_base = costs.iter().any(|it| it.shared_base.is_some());
-    let more = on_base.then_some("shared, base too");
+    let more = on_base.then_some(SHARED_BASE);
     let header: Vec<&str> = header.into_iter().chain(more).collect();
     let mut table = Table::new(&header);
     for it in costs {

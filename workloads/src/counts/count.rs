@@ -22,6 +22,11 @@ const ARMS: [(&str, Scope); 4] = [
     ("fused", Scope::Fleet),
 ];
 
+/// The names of those whose counts a row has, from who finds nothing to who finds everything.
+pub fn arms() -> [&'static str; 4] {
+    ARMS.map(|(name, _)| name)
+}
+
 /// Counts every row that the envelope asks for.
 pub fn count(envelope: &ResolvedCounts) -> Result<Vec<CountedRow>, Error> {
     let work = &envelope.workload;

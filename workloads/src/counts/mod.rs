@@ -19,7 +19,7 @@ mod count;
 mod record;
 mod routing;
 
-pub use count::count;
+pub use count::{arms, count};
 pub use record::{ArmCounts, COUNTS_SCHEMA, CacheRecord, CountedRow, CountsRecord, RoutedRecord};
 
 /// The word of `workload.kind`.
