@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope and its gate
-#   full  core, every gate, those of the radix streams on another kernel set too, a replay, each check of the auditor left out in turn, the long goldens, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
+#   full  core, every gate, those of the radix streams on another kernel set too, a replay, each check of the auditor left out in turn, the long goldens, agreement with transformers, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
 #         the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -70,6 +70,14 @@ if [ "$tier" = full ]; then
   cargo run --quiet -p audit --example mutants | grep --invert-match "^killed"
   say "long goldens"
   cargo test -p engine --test golden_full
+  say "agreement with transformers on the real model is what the scorecard says, to the last digit"
+  if [ -d ../shared/golden/real ]; then
+    "$harness" model agree smollm2-135m --with ../shared/golden/real --by "Hugging Face transformers 5.24.0 (PyTorch 2.15.0, CPU, float32)" \
+      --out target/agreement.json
+    cmp target/agreement.json reports/scorecard/agreement.json
+  else
+    echo "agreement with transformers: ../shared/golden is absent" >> "$FAK_SKIPS"
+  fi
   say "the same bits on every path, on a real model"
   "$harness" invariance --model smollm2-135m
   say "instructions per multiply-add"

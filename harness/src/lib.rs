@@ -64,6 +64,10 @@ pub fn execute(
             write!(out, "{}", outcome.render(trees.as_ref()))?;
             Ok(outcome.exit_code())
         }
+        #[cfg(feature = "report")]
+        Command::Claims(arguments) => report::witness::claims(arguments, world, out),
+        #[cfg(feature = "report")]
+        Command::Scorecard(arguments) => report::scorecard::show::scorecard(arguments, world, out),
         Command::Describe { subject } => describe::describe(subject, world, out),
         Command::Invariance(arguments) => invariance::invariance(arguments, world, clock, out),
         Command::Machine(format) => machine::print(format.json, world.cores, out),
@@ -126,6 +130,7 @@ fn model(action: &ModelAction, world: &World, out: &mut dyn Write) -> Result<u8,
             return models::inspect::inspect(reference, *json, world, out);
         }
         ModelAction::Logits(arguments) => return models::generate::logits(arguments, world, out),
+        ModelAction::Agree(arguments) => return models::agree::agree(arguments, world, out),
         ModelAction::Generate(arguments) => {
             return models::generate::generate(arguments, world, out);
         }

@@ -33,6 +33,34 @@ pub struct AuditArguments {
     pub json: bool,
 }
 
+/// Arguments of `claims`.
+#[derive(Debug, Args)]
+pub struct ClaimsArguments {
+    /// One claim; all when left out
+    #[arg(value_name = "CLAIM")]
+    pub id: Option<String>,
+    /// Run the witness of every claim of today's program
+    #[arg(long)]
+    pub run: bool,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `scorecard`.
+#[derive(Debug, Args)]
+pub struct ScorecardArguments {
+    /// One row, whole
+    #[arg(value_name = "ROW")]
+    pub dimension: Option<String>,
+    /// Write nothing; fail if a page is not what the evidence says
+    #[arg(long, conflicts_with_all = ["dimension", "json"])]
+    pub check: bool,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `gate`.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools)] // switches of a command line

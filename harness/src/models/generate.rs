@@ -164,7 +164,7 @@ fn sampling(arguments: &SamplingArguments) -> Result<SamplingParams, Error> {
     })
 }
 
-fn options(
+pub(super) fn options(
     arguments: &EngineArguments,
     positions: usize,
     world: &World,
@@ -187,7 +187,7 @@ fn options(
 }
 
 /// The engine's refusal, with the flag it is about where one was typed.
-fn refused(error: engine::Error, ids: Option<&Path>) -> Error {
+pub(super) fn refused(error: engine::Error, ids: Option<&Path>) -> Error {
     use engine::Error as Refusal;
     let flag = match (&error, ids) {
         (

@@ -3,6 +3,7 @@
 //! Not here: fetching (`pull`), quantising (`quantize`), running (`generate`), or the list itself
 //! (`workloads::models`).
 
+pub mod agree;
 mod answer;
 pub mod generate;
 pub mod inspect;

@@ -1,7 +1,7 @@
 //! reports/claims.toml: what we say, bound to the results that say so.
 //!
 //! A claim cannot drift from its evidence: each number in it is a placeholder bound to a field of a speaking run, and a
-//! test it names as witness must exist. Not here: running that witness, or how a claim is laid out on the page.
+//! test it names as witness must exist. Not here: running that witness (`witness`), or how a claim is laid out on the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +18,9 @@ use super::page;
 
 const TAGS: [&str; 3] = ["SHIPPED", "SIMULATED", "STUB"];
 const PROVENANCES: [&str; 5] = ["WITNESSED", "OBSERVED", "MODELED", "SIMULATED", "QUOTED"];
+
+/// Characters of a sentence, its numbers filled in: a row of a ledger, not a paragraph.
+const SENTENCE_MAX: usize = 160;
 
 /// Stands for a number until a run gives it.
 const UNKNOWN: &str = "`?`";
@@ -38,6 +41,9 @@ struct Entry {
     sentence: String,
     witness: String,
     fence: String,
+    /// Source whose change makes the evidence too old to speak.
+    #[serde(default)]
+    sources: Vec<String>,
     #[serde(default)]
     bind: BTreeMap<String, String>,
 }
@@ -45,18 +51,30 @@ struct Entry {
 /// A claim as pages show it.
 #[derive(Debug, Serialize)]
 pub(super) struct Claim {
-    id: String,
-    tag: String,
-    provenance: String,
+    pub(super) id: String,
+    pub(super) tag: String,
+    pub(super) provenance: String,
     /// With its numbers filled in.
-    sentence: String,
-    witness: String,
+    pub(super) sentence: String,
+    pub(super) witness: String,
     /// What the claim does not show.
     fence: String,
     /// Every number of the sentence; empty when the claim waits or has none.
     figures: Vec<Figure>,
     /// The envelopes without a speaking run that keep the claim from being witnessed.
-    waiting: BTreeSet<String>,
+    pub(super) waiting: BTreeSet<String>,
+    /// What it speaks of, as paths from the root.
+    pub(super) sources: Vec<String>,
+    /// The runs its numbers are from.
+    pub(super) runs: Vec<Witnessed>,
+}
+
+/// A run that numbers of a claim are from.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Witnessed {
+    pub(super) envelope: String,
+    pub(super) directory: String,
+    pub(super) commit: String,
 }
 
 /// One number of a claim and where it stands.
@@ -111,6 +129,14 @@ fn check(root: &Path, entry: &Entry) -> Result<(), String> {
             return Err(format!("`{field}` is empty"));
         }
     }
+    if entry.tag == "SHIPPED" && !entry.bind.is_empty() && entry.sources.is_empty() {
+        return Err("its numbers are of some source; name it in `sources`".to_owned());
+    }
+    for source in &entry.sources {
+        if !root.join(source).exists() {
+            return Err(format!("source {source} is not there"));
+        }
+    }
     for (field, value, known) in [
         ("tag", &entry.tag, &TAGS[..]),
         ("provenance", &entry.provenance, &PROVENANCES[..]),
@@ -160,16 +186,29 @@ fn bind(entry: Entry, runs: &[Anchored]) -> Result<Claim, String> {
         let value = value.map_or(UNKNOWN, |figure| &figure.value);
         sentence = sentence.replace(&format!("{{{name}}}"), value);
     }
+    let length = sentence.chars().count();
+    if length > SENTENCE_MAX {
+        return Err(format!(
+            "its sentence has {length} characters, and {SENTENCE_MAX} are allowed; `fence` has room for more"
+        ));
+    }
     let Entry {
         id,
         tag,
         provenance,
         witness,
         fence,
+        sources,
+        bind,
         ..
     } = entry;
+    let envelopes = bind.values().filter_map(|text| Binding::parse(text).ok());
+    let of = envelopes.filter_map(|it| speaker(runs, &it.envelope));
+    let of: BTreeSet<Witnessed> = of.map(Witnessed::of).collect();
     let id = id.into_inner();
     Ok(Claim {
+        runs: of.into_iter().collect(),
+        sources,
         id,
         tag,
         provenance,
@@ -179,6 +218,16 @@ fn bind(entry: Entry, runs: &[Anchored]) -> Result<Claim, String> {
         figures,
         waiting,
     })
+}
+
+impl Witnessed {
+    fn of(run: &Anchored) -> Self {
+        Self {
+            envelope: run.record.envelope.clone(),
+            directory: run.directory(),
+            commit: run.record.build.commit.clone().unwrap_or_default(),
+        }
+    }
 }
 
 /// The numbers of a claim, or, when an envelope has no speaking run, none and the envelopes it waits for.

@@ -4,6 +4,8 @@
 //! group speaks, each of those must have one that speaks too, and a page that links the one must link the others. Not here:
 //! which run speaks (`evidence`), or numbers quoted without a link to their run, which no page of ours has.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use workloads::envelope::about::{About, Group};
 
@@ -33,7 +35,7 @@ pub(super) fn require(about: &About, runs: &[Anchored]) -> Result<(), ReportErro
 pub(super) fn hold(
     about: &About,
     runs: &[Anchored],
-    page: &'static str,
+    page: &str,
     text: &str,
 ) -> Result<(), ReportError> {
     for group in about.groups() {
@@ -44,7 +46,7 @@ pub(super) fn hold(
         let shown = |name: &&String| speaker(runs, name).is_some_and(linked);
         if let Some(losing) = group.losing.iter().find(|name| !shown(name)) {
             return Err(ReportError::OneSided {
-                page,
+                page: page.to_owned(),
                 group: group.id.clone(),
                 quoted: quoted.directory(),
                 losing: losing.clone(),
@@ -52,6 +54,22 @@ pub(super) fn hold(
         }
     }
     Ok(())
+}
+
+/// The runs that must stand where runs of `envelopes` do, each with its group: what the groups of those lose.
+pub(super) fn losing_runs<'a>(
+    about: &'a About,
+    runs: &'a [Anchored],
+    envelopes: &BTreeSet<&str>,
+) -> Vec<(&'a Group, &'a Anchored)> {
+    let groups = about.groups().iter().filter(|group| {
+        let mut of_group = envelopes.iter().filter_map(|name| about.of(name));
+        of_group.any(|(its, _)| its.id == group.id)
+    });
+    let losing = groups.flat_map(|group| group.losing.iter().map(move |name| (group, name)));
+    losing
+        .filter_map(|(group, name)| Some((group, speaker(runs, name)?)))
+        .collect()
 }
 
 /// What templates see as `classes`: every group with `runs`, those that speak, the losing ones first and marked so; `outdated`

@@ -96,13 +96,26 @@ pub enum ReportError {
     )]
     OneSided {
         /// The page.
-        page: &'static str,
+        page: String,
         /// Id of the group.
         group: String,
         /// A run of it that is linked.
         quoted: String,
         /// The losing envelope that is not.
         losing: String,
+    },
+    /// The catalogue of the scorecard, or what is bound to it, is wrong.
+    #[error(transparent)]
+    Scorecard(#[from] super::scorecard::Failure),
+    /// Evidence that a row of the scorecard rests on contradicts itself.
+    #[error(
+        "row `{row}` of the scorecard: {message}; restore the run from version control, results are write-once"
+    )]
+    Contradicted {
+        /// The row.
+        row: String,
+        /// What is wrong with its evidence.
+        message: String,
     },
     /// Digits in prose.
     #[error(
@@ -120,7 +133,7 @@ impl ReportError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Read { .. } | Self::Write { .. } => 2,
-            Self::Index { .. } | Self::Evidence { .. } => 4,
+            Self::Index { .. } | Self::Evidence { .. } | Self::Contradicted { .. } => 4,
             _ => 1,
         }
     }

@@ -1,4 +1,5 @@
-//! The pages: README.md, CLAIMS.md and BENCHMARK-AUTHORITY.md, rendered whole from templates, claims and anchored runs.
+//! The pages: README.md, CLAIMS.md, BENCHMARK-AUTHORITY.md and those of the scorecard, rendered whole from templates, claims
+//! and anchored runs.
 //!
 //! A page is a pure function of files in the repository: no clock, no machine, no git. Not here: verifying a run
 //! (`audit`), deciding what is evidence (`harness anchor`), or computing a figure; pages only quote run records.
@@ -10,6 +11,8 @@ mod evidence;
 mod figure;
 mod lint;
 mod page;
+pub mod scorecard;
+pub mod witness;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +40,7 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Page {
     /// File name, relative to the repository root.
-    pub name: &'static str,
+    pub name: String,
     /// The first line that differed, or `None` when the file was byte-equal.
     pub difference: Option<Difference>,
 }
@@ -53,21 +56,24 @@ pub struct Difference {
     pub expected: Option<String>,
 }
 
-/// Renders the three pages of the repository at `root` and writes those that differ, or with `check` only compares.
+/// Renders the pages of the repository at `root` and writes those that differ, or with `check` only compares.
 pub fn report(root: &Path, check: bool) -> Result<Outcome, ReportError> {
     let templates = page::read_templates(root)?;
-    lint::lint(root, &templates)?;
+    let of_scorecard = page::templates(root, &scorecard::TEMPLATES)?;
+    lint::lint(root, templates.iter().chain(&of_scorecard))?;
     let runs = evidence::load(root)?;
     let about = About::embedded().map_err(ReportError::Groups)?;
     classes::require(&about, &runs)?;
     let claims = claims::load(root, &runs)?;
-    let rendered = page::render(&templates, &runs, &claims, &about)?;
+    let mut rendered = page::render(&templates, &runs, &claims, &about)?;
     for (name, text) in &rendered {
         classes::hold(&about, &runs, name, text)?;
     }
+    let card = scorecard::compute(root, &runs, None)?;
+    rendered.extend(scorecard::render(&card, &of_scorecard, &about, &runs)?);
     let mut pages = Vec::new();
     for (name, text) in rendered {
-        let path = root.join(name);
+        let path = root.join(&name);
         let difference = difference(fs::read(&path).ok().as_deref(), text.as_bytes());
         if difference.is_some() && !check {
             write_page(&path, &text).map_err(|source| ReportError::Write {

@@ -20,9 +20,10 @@ use super::figure::Style;
 /// The generated pages; each has its template in reports/templates/.
 const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
 
-/// The source of one page.
+/// The source of one page, or of several alike.
 pub(super) struct Template {
-    page: &'static str,
+    /// What it makes.
+    pub(super) page: &'static str,
     /// Relative to the repository root.
     pub(super) file: String,
     pub(super) text: String,
@@ -36,9 +37,14 @@ pub(super) fn read(root: &Path, file: &str) -> Result<String, ReportError> {
 
 /// Reads the template of every page.
 pub(super) fn read_templates(root: &Path) -> Result<Vec<Template>, ReportError> {
-    PAGES
-        .into_iter()
-        .map(|page| {
+    templates(root, &PAGES)
+}
+
+/// Reads the templates of these pages.
+pub(super) fn templates(root: &Path, pages: &[&'static str]) -> Result<Vec<Template>, ReportError> {
+    pages
+        .iter()
+        .map(|&page| {
             let file = format!("reports/templates/{page}.tera");
             Ok(Template {
                 page,
@@ -55,7 +61,7 @@ pub(super) fn render(
     runs: &[Anchored],
     claims: &[Claim],
     about: &About,
-) -> Result<Vec<(&'static str, String)>, ReportError> {
+) -> Result<Vec<(String, String)>, ReportError> {
     let mut tera = Tera::default();
     for (name, style) in Style::ALL {
         tera.register_filter(name, move |value: &Value, _: &HashMap<String, Value>| {
@@ -77,7 +83,7 @@ pub(super) fn render(
             let text = tera
                 .render(template.page, &context)
                 .map_err(|error| template_error(&error));
-            Ok((template.page, text?))
+            Ok((template.page.to_owned(), text?))
         })
         .collect()
 }
@@ -145,7 +151,7 @@ fn view(run: &Anchored) -> Value {
 }
 
 /// The template engine keeps place and cause in a chain of sources; all of it is wanted.
-fn template_error(error: &tera::Error) -> ReportError {
+pub(super) fn template_error(error: &tera::Error) -> ReportError {
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

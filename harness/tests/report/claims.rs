@@ -7,7 +7,7 @@ use crate::fixture::Repository;
 fn claim(id: &str, sentence: &str, rest: &str) -> String {
     format!(
         "[[claim]]\nid = \"{id}\"\ntag = \"SHIPPED\"\nprovenance = \"WITNESSED\"\nsentence = \"{sentence}\"\n\
-         witness = \"cargo run\"\nfence = \"anything else\"\n{rest}\n"
+         witness = \"cargo run\"\nfence = \"anything else\"\nsources = [\"reports\"]\n{rest}\n"
     )
 }
 
@@ -113,6 +113,12 @@ fn a_claim_with_a_wrong_word_is_refused_with_line_and_id() {
         ("WITNESSED", "SEEN", "provenance `SEEN` is not one of"),
         ("cargo run", "trust us", "witness `trust us` is neither"),
         ("cargo run", pages, "pages.rs has no test `no_such`"),
+        ("\"reports\"", "\"nowhere\"", "source nowhere is not there"),
+        (
+            "words",
+            &"word ".repeat(40),
+            "its sentence has 200 characters, and 160 are allowed",
+        ),
         (
             "cargo run",
             "harness/none.rs#no_such",
@@ -121,6 +127,13 @@ fn a_claim_with_a_wrong_word_is_refused_with_line_and_id() {
     ] {
         expect_refusal(&claim("bad", "words", "").replace(right, wrong), expected);
     }
+}
+
+#[test]
+fn numbers_of_a_shipped_claim_speak_of_some_source() {
+    let bind = "bind = { x = \"smoke:verdict\" }";
+    let bad = claim("bad", "{x}", bind).replace("sources = [\"reports\"]", "");
+    expect_refusal(&bad, "name it in `sources`");
 }
 
 #[test]

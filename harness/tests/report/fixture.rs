@@ -12,6 +12,13 @@ use tempfile::TempDir;
 use workloads::trace::sha256_hex;
 
 pub(crate) const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
+/// What the scorecard is made of, what is bound to it first.
+pub(crate) const SCORECARD: [&str; 4] = [
+    "reports/scorecard/evidence.toml",
+    "reports/scorecard/dimensions.toml",
+    "reports/templates/scorecard.md.tera",
+    "reports/templates/scorecard-category.md.tera",
+];
 /// What the group `sharing` loses; no run of another of its envelopes speaks alone.
 pub(crate) const LOSING: [&str; 4] = ["one-agent", "single-turn", "tiny-context", "zero-shared"];
 const DAY_S: u64 = 86_400;
@@ -32,7 +39,19 @@ impl Repository {
                 .map(|(file, _)| file.to_owned())
         };
         let witnesses = claims.lines().filter_map(witness);
-        for file in own.into_iter().chain(templates).chain(witnesses) {
+        let bound = SCORECARD.map(String::from);
+        let evidence = fs::read_to_string(source.join(&bound[0])).unwrap();
+        let tests = evidence.lines().filter_map(|line| {
+            let (_, value) = line.split_once("= \"").or(line.split_once("= { \""))?;
+            let value = value.rsplit_once(" = \"").map_or(value, |it| it.1);
+            Some(value.split_once('#')?.0.to_owned())
+        });
+        let sources = claims.lines().filter(|line| line.starts_with("sources = "));
+        for source in sources.flat_map(|line| line.split('"').skip(1).step_by(2)) {
+            fs::create_dir_all(repository.path(source)).unwrap();
+        }
+        let files = own.into_iter().chain(templates).chain(witnesses);
+        for file in files.chain(bound.clone()).chain(tests) {
             repository.write(&file, &fs::read_to_string(source.join(&file)).unwrap());
         }
         repository
@@ -218,6 +237,36 @@ impl Run {
             .unwrap()
             .push(json!(server));
         run.record["envelope_sha256"] = json!(sha256_hex(run.declared.to_string().as_bytes()));
+        run
+    }
+
+    /// The same, with the server's settings as ours and five samples of each side: ours take a second, theirs `seconds`.
+    pub(crate) fn timed_beside_a_server(
+        envelope: &str,
+        name: &'static str,
+        seconds: [f64; 5],
+    ) -> Self {
+        let mut run = Self::beside_a_server(envelope, name);
+        let server = "llama-server:shared";
+        let samples = |walls: [f64; 5]| -> Vec<Value> {
+            let sample = |(rep, wall): (usize, f64)| {
+                json!({ "rep": rep, "load_ns": 1, "warmup_ns": 1, "wall_ns": (wall * 1e9) as u64, "prefill_ns": null,
+                        "decode_ns": null, "kv_bytes_peak": null, "rss_bytes_peak": null })
+            };
+            walls.into_iter().enumerate().map(sample).collect()
+        };
+        run.record["arms"]["fused"]["samples"] = json!(samples([1.0; 5]));
+        run.record["arms"][server]["samples"] = json!(samples(seconds));
+        run.record["arms"][server]["prefix_tokens_hit"] = json!(1);
+        run.record["arms"][server]["server"]["settings"] = json!({
+            "build": null, "cpu": null, "threads": 2, "slots": 3, "slot_positions": 4096, "flash_attention": false,
+            "kv_unified": false, "kv_dtype": "f32"
+        });
+        let mut sorted = seconds;
+        sorted.sort_by(f64::total_cmp);
+        let ratios = run.record["ratios"].as_array_mut().unwrap();
+        let over = ratios.iter_mut().find(|it| it["denominator"] == server);
+        over.unwrap()["wall"] = json!(sorted[2]);
         run
     }
 

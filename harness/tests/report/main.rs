@@ -9,3 +9,5 @@ mod classes;
 mod evidence;
 mod fixture;
 mod pages;
+mod scorecard;
+mod witness;

@@ -19,7 +19,11 @@ fn a_second_report_changes_nothing_and_the_check_passes() {
 fn editing_any_character_of_any_page_fails_the_check() {
     const STEP: usize = 101;
     let repository = Repository::published();
-    for page in PAGES {
+    let of_scorecard = [
+        "reports/scorecard/README.md",
+        "reports/scorecard/kv-cache.md",
+    ];
+    for page in PAGES.into_iter().chain(of_scorecard) {
         let path = repository.path(page);
         let good = fs::read(&path).unwrap();
         for at in (0..good.len()).step_by(STEP).chain([good.len() - 1]) {
@@ -88,7 +92,9 @@ fn a_result_anchored_again_with_another_value_changes_the_pages() {
         repository.anchor(&Run::new(envelope, "first").with(pointer, 11_377));
     }
     let outcome = repository.check().unwrap();
-    assert!(outcome.pages.iter().all(|page| page.difference.is_some()));
+    let quoting = |name: &str| PAGES.contains(&name);
+    let mut pages = outcome.pages.iter().filter(|page| quoting(&page.name));
+    assert!(pages.all(|page| page.difference.is_some()));
     repository.report();
     for page in PAGES {
         assert!(repository.read(page).contains("11 377"), "{page}");

@@ -1,0 +1,174 @@
+//! Metrics that are not times or counters of a run: things that tests show, agreement with a reference, and what another
+//! engine's bench said of its settings.
+//!
+//! Not here: running any of it. The tests run with every change; the file of agreement is written by `harness model agree`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use workloads::trace::{Body, Line};
+
+use super::bound::Bound;
+use super::metrics::{Found, Library, Stop, named};
+use super::verdict::{Measured, Noise};
+use crate::models::agree::{Agreement, PromptAgreement, SCHEMA};
+use crate::report::evidence::Anchored;
+
+/// How many things have a test. Each must exist, as `FILE#TEST`.
+pub(super) fn tests(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    if bound.items.is_empty() {
+        return Err(Stop::Refused(
+            "it needs `items`, each with its test".to_owned(),
+        ));
+    }
+    for (item, test) in &bound.items {
+        let refused = |message: String| Stop::Refused(format!("item `{item}`: {message}"));
+        let (file, name) = test
+            .split_once('#')
+            .ok_or_else(|| refused(format!("`{test}` is not `FILE#TEST`")))?;
+        let source = fs::read_to_string(library.root.join(file))
+            .map_err(|error| refused(format!("{file}: {error}")))?;
+        if !source.contains(&format!("fn {name}(")) {
+            return Err(refused(format!("{file} has no test `{name}`")));
+        }
+    }
+    let names: Vec<&str> = bound.items.keys().map(String::as_str).collect();
+    Ok(Found {
+        measured: exact(bound.items.len() as f64, None, false),
+        sentence: format!("Shown by a test each: {}.", names.join(", ")),
+        against: "the printed count".to_owned(),
+        evidence: bound.items.values().cloned().collect(),
+        runs: Vec::new(),
+    })
+}
+
+/// Mean Kullback-Leibler divergence from the reference's next-token distributions, in nats, over all positions.
+pub(super) fn mean_kld(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    let (agreement, prompts) = agreement(bound, library)?;
+    let positions: u64 = prompts.iter().map(|it| it.positions).sum();
+    let sum = |it: &PromptAgreement| it.mean_kld_nats * it.positions as f64;
+    let mean = prompts.iter().map(sum).sum::<f64>() / positions.max(1) as f64;
+    Ok(of_prompts(bound, &agreement, &prompts, mean, Some(0.0)))
+}
+
+/// The least cosine between our logits and the reference's, whose matrices a vendor's library multiplied.
+pub(super) fn cosine(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    let (agreement, prompts) = agreement(bound, library)?;
+    let least = prompts.iter().map(|it| it.cosine_min).fold(1.0, f64::min);
+    Ok(of_prompts(bound, &agreement, &prompts, least, Some(1.0)))
+}
+
+/// The file of agreement and the prompts of it that are bound, as `cell`.
+fn agreement(
+    bound: &Bound,
+    library: &Library<'_>,
+) -> Result<(Agreement, Vec<PromptAgreement>), Stop> {
+    let first = bound.from.first();
+    let run = &first
+        .ok_or_else(|| Stop::Refused("it needs `from`".to_owned()))?
+        .run;
+    let path = library.root.join("reports/scorecard").join(run);
+    let text = fs::read_to_string(path).map_err(|error| Stop::Waits(format!("{run}: {error}")))?;
+    let found: Agreement = serde_json::from_str(&text)
+        .map_err(|error| Stop::Broken(format!("reports/scorecard/{run}: {error}")))?;
+    if found.schema != SCHEMA {
+        return Err(Stop::Broken(format!(
+            "{run} has schema {}, not {SCHEMA}",
+            found.schema
+        )));
+    }
+    let mut prompts = Vec::new();
+    for place in &bound.from {
+        let name = named(place.cell.as_ref())?;
+        let prompt = found.prompts.iter().find(|it| it.name == name);
+        let missing = || Stop::Waits(format!("{run} has no prompt `{name}`"));
+        prompts.push(prompt.ok_or_else(missing)?.clone());
+    }
+    Ok((found, prompts))
+}
+
+fn of_prompts(
+    bound: &Bound,
+    agreement: &Agreement,
+    prompts: &[PromptAgreement],
+    ours: f64,
+    other: Option<f64>,
+) -> Found {
+    let words = |it: &PromptAgreement| {
+        format!(
+            "`{}` ({} positions, worst logit {:.1e} off, best token equal in {})",
+            it.name, it.positions, it.worst_logit, it.top1_equal
+        )
+    };
+    let all: Vec<String> = prompts.iter().map(words).collect();
+    let file = bound.from.first().map_or("", |place| &place.run);
+    let evidence = prompts
+        .iter()
+        .map(|it| format!("reports/scorecard/{file}#{}", it.name));
+    Found {
+        measured: exact(ours, other, true),
+        sentence: format!(
+            "`{}` in mode {} against {}: {}.",
+            agreement.model,
+            agreement.mode,
+            agreement.reference,
+            all.join(", ")
+        ),
+        against: agreement.reference.clone(),
+        evidence: evidence.collect(),
+        runs: Vec::new(),
+    }
+}
+
+fn exact(ours: f64, other: Option<f64>, one_script: bool) -> Measured {
+    Measured {
+        ours,
+        other,
+        noise: Noise::Exact,
+        differs: Vec::new(),
+        missing_peers: Vec::new(),
+        one_script,
+    }
+}
+
+/// What llama.cpp's bench said of itself that is not as ours is: threads and types of keys and values.
+pub(super) fn bench_differs(
+    root: &Path,
+    run: &Anchored,
+    cell: &str,
+    arm: &str,
+) -> Result<Vec<String>, Stop> {
+    let name = format!("trace/{cell}.{}.jsonl", workloads::arm::stem(arm, 0));
+    let broken = |error: &dyn std::fmt::Display| {
+        Stop::Broken(format!("{}/{name}: {error}", run.directory()))
+    };
+    let path = root.join(run.directory()).join(&name);
+    let text = fs::read_to_string(path).map_err(|error| broken(&error))?;
+    let ours = &run.record.effective;
+    let mut differs = BTreeSet::new();
+    for line in text.lines() {
+        let line: Line = serde_json::from_str(line).map_err(|error| broken(&error))?;
+        let Body::External { output, .. } = line.body else {
+            continue;
+        };
+        let said: Value = serde_json::from_str(&output).unwrap_or_default();
+        let said = said.get(0).unwrap_or(&said);
+        for key in ["type_k", "type_v"] {
+            if said[key] != ours.kv_dtype.as_str() {
+                differs.insert(format!(
+                    "its {key} is {}, ours {}",
+                    said[key], ours.kv_dtype
+                ));
+            }
+        }
+        if said["n_threads"] != ours.threads {
+            differs.insert(format!(
+                "it has {} threads, ours {}",
+                said["n_threads"], ours.threads
+            ));
+        }
+    }
+    Ok(differs.into_iter().collect())
+}

@@ -1,0 +1,387 @@
+//! What each metric of the catalogue is here: where its value comes from, and what stands on the other side.
+//!
+//! Every function reads samples and counters of records that are anchored, never a ratio somebody wrote down. Not here: the
+//! rule that judges a value (`verdict`), counting (`counts`) or measured files (`files`).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use workloads::arm::is_server;
+use workloads::record::{ArmRecord, CellRecord, CellSample, RunRecord, Sample};
+use workloads::statistics::{Interval, judge, pair_ratios};
+
+use super::bound::{Bound, Place};
+use super::catalogue::Dimension;
+use super::verdict::{Measured, Noise};
+use super::{counts, files};
+use crate::fairness::asymmetries;
+use crate::report::evidence::{Anchored, speaker};
+
+/// Why a metric gave no value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Evidence is not there yet: no verdict, for this reason.
+    Waits(String),
+    /// The record may not be used at all.
+    Refused(String),
+    /// Evidence contradicts itself.
+    Broken(String),
+}
+
+/// A value and where it is from.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) measured: Measured,
+    /// What was measured, with its numbers.
+    pub(super) sentence: String,
+    /// Who or what stands on the other side.
+    pub(super) against: String,
+    /// Directories of runs and names of files, relative to the repository root.
+    pub(super) evidence: BTreeSet<String>,
+    /// The runs among them.
+    pub(super) runs: Vec<Source>,
+}
+
+/// A run that a value is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) directory: String,
+    pub(super) envelope: String,
+    pub(super) date: String,
+    pub(super) started_unix_s: u64,
+    pub(super) commit: String,
+    pub(super) host: String,
+    pub(super) model: String,
+    pub(super) model_sha256: String,
+}
+
+impl Source {
+    pub(super) fn of(run: &Anchored) -> Self {
+        let record = &run.record;
+        Self {
+            directory: run.directory(),
+            envelope: record.envelope.clone(),
+            date: run.date().unwrap_or_default(),
+            started_unix_s: run.started_unix_s().unwrap_or_default(),
+            commit: record.build.commit.clone().unwrap_or_default(),
+            host: format!("{} ({})", record.machine.class, record.machine.cpu),
+            model: record.model.name.clone(),
+            model_sha256: record.model.sha256.clone(),
+        }
+    }
+}
+
+/// What metrics read.
+pub(super) struct Library<'a> {
+    pub(super) root: &'a Path,
+    pub(super) runs: &'a [Anchored],
+}
+
+impl<'a> Library<'a> {
+    /// The run that speaks for the envelope of `place`.
+    pub(super) fn run(&self, place: &Place) -> Result<&'a Anchored, Stop> {
+        speaker(self.runs, &place.run)
+            .ok_or_else(|| Stop::Waits(format!("no anchored run of `{}` speaks", place.run)))
+    }
+}
+
+type Metric = fn(&Bound, &Library<'_>) -> Result<Found, Stop>;
+
+/// Every metric that can be read here, by the name the catalogue has; a narrower one by its dimension.
+const METRICS: [(&str, Metric); 16] = [
+    ("decode_tok_s_ratio", cell_ratio),
+    ("prefill_tok_s_ratio", cell_ratio),
+    ("agg_decode_tok_s_ratio", wall_ratio),
+    ("shared_prefix_req_s_ratio", wall_ratio),
+    ("fleet_wallclock_ratio", wall_ratio),
+    ("weight_stream_fraction_of_bandwidth", weight_stream),
+    ("fusion_saving_fraction", counts::fusion_saving),
+    ("hit_rate_fraction_of_optimal", counts::hits_of_optimal),
+    (
+        "narrower of automatic-prefix-caching-hit-rate",
+        counts::hits_of_optimal,
+    ),
+    ("kv_live_over_allocated", counts::live_over_allocated),
+    ("admitted_seqs_fraction_of_ideal", counts::admitted_of_ideal),
+    ("determinism_overhead_pct", counts::determinism_overhead),
+    ("mean_kld_nats", files::mean_kld),
+    ("logit_cosine_vs_vendor", files::cosine),
+    ("host_shape_fences", files::tests),
+    ("samplers_matching_reference", files::tests),
+];
+
+/// Metrics that are a number of things, each shown by a test.
+const TESTED: [&str; 4] = [
+    "quant_methods",
+    "format_device_cells",
+    "device_backends",
+    "api_families",
+];
+
+/// The value of a dimension's metric, from what is bound to it.
+pub(super) fn find(row: &Dimension, bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    let name = if row.falsifiable {
+        row.metric.clone()
+    } else {
+        format!("narrower of {}", row.id)
+    };
+    if TESTED.contains(&name.as_str()) {
+        return files::tests(bound, library);
+    }
+    let metric = METRICS.iter().find(|(known, _)| *known == name);
+    let (_, metric) = metric.ok_or_else(|| {
+        Stop::Refused(format!(
+            "there is no way to read `{name}` from evidence yet"
+        ))
+    })?;
+    metric(bound, library)
+}
+
+/// Reads every place of a binding and keeps what is worst for us; `more` is worse with less.
+pub(super) fn worst(
+    bound: &Bound,
+    read: impl Fn(&Place) -> Result<Found, Stop>,
+) -> Result<Found, Stop> {
+    let mut places = bound.from.iter();
+    let none = || Stop::Refused("it needs `from`".to_owned());
+    let mut worst = read(places.next().ok_or_else(none)?)?;
+    for place in places {
+        let mut found = read(place)?;
+        if found.measured.ours < worst.measured.ours {
+            std::mem::swap(&mut found, &mut worst);
+        }
+        worst.evidence.extend(found.evidence);
+        worst.runs.extend(found.runs);
+    }
+    if bound.from.len() > 1 {
+        let all: Vec<String> = bound.from.iter().map(Place::words).collect();
+        worst.sentence = format!("{} The worst of {}.", worst.sentence, all.join(", "));
+    }
+    Ok(worst)
+}
+
+/// The two sides of a ratio of walls: how many times as long the other takes for the same requests.
+fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    worst(bound, |place| {
+        let run = library.run(place)?;
+        let record = &run.record;
+        let (arm, over) = (named(place.arm.as_ref())?, named(place.over.as_ref())?);
+        if !is_server(over) {
+            return Err(Stop::Refused(format!(
+                "`{over}` is no other engine: a floor or an arm of our own is no peer"
+            )));
+        }
+        let of = |name: &str| {
+            let missing = || Stop::Waits(format!("{} has no arm `{name}`", run.directory()));
+            record.arms.get(name).ok_or_else(missing)
+        };
+        let (ours, theirs) = (of(arm)?, of(over)?);
+        let written = record.ratios.iter();
+        let mut written = written.filter(|it| it.arm == arm && it.denominator == over);
+        let written = written.next().ok_or_else(|| {
+            Stop::Broken(format!(
+                "{} has no ratio of {arm} over {over}",
+                run.directory()
+            ))
+        })?;
+        let mut differs = asymmetries(theirs, &record.effective);
+        differs.extend(written.withheld.clone());
+        let samples = |it: &Sample| (it.rep, it.wall_ns);
+        let pairs = paired(&ours.samples, &theirs.samples, samples);
+        let (median, noise) = judged(pairs)?;
+        if written.withheld.is_none() {
+            agree(run, written.wall, median)?;
+        }
+        let version = theirs.server.as_ref();
+        let version = version.and_then(|it| it.program.version.clone());
+        let seconds = |ns: Option<u64>| {
+            ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
+        };
+        Ok(Found {
+            measured: Measured {
+                ours: median,
+                other: Some(1.0),
+                noise,
+                differs,
+                missing_peers: bound.missing.clone(),
+                one_script: true,
+            },
+            sentence: format!(
+                "In `{}` `{arm}` takes {} for what takes `{over}` {}, medians.",
+                place.run,
+                seconds(ours.wall_ns),
+                seconds(theirs.wall_ns)
+            ),
+            against: format!(
+                "{over}, {}",
+                version.unwrap_or_else(|| "version unknown".to_owned())
+            ),
+            evidence: BTreeSet::from([run.directory()]),
+            runs: vec![Source::of(run)],
+        })
+    })
+}
+
+/// The same of a cell of engine work: tokens a second over those of the fastest way llama.cpp's bench was asked.
+fn cell_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    worst(bound, |place| {
+        let run = library.run(place)?;
+        let (arm, cell) = (named(place.arm.as_ref())?, cell(run, place)?);
+        let mut written = cell.ratios.iter();
+        let written = written.find(|it| it.arm == arm && it.denominator.starts_with("llama-"));
+        let written = written.ok_or_else(|| {
+            Stop::Waits(format!(
+                "{} has no other engine in {}",
+                run.directory(),
+                cell.name
+            ))
+        })?;
+        let over = &written.denominator;
+        let of = |name: &str| {
+            let broken = || Stop::Broken(format!("{}: no arm {name}", run.directory()));
+            cell.arms.get(name).ok_or_else(broken)
+        };
+        let (ours, theirs) = (of(arm)?, of(over)?);
+        let speed = |it: &CellSample| (it.rep, it.timed_ns);
+        let (median, noise) = judged(paired(&ours.samples, &theirs.samples, speed))?;
+        if written.withheld.is_none() {
+            agree(run, written.speed, median)?;
+        }
+        let rate = |rate: Option<f64>| {
+            rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.0} tok/s"))
+        };
+        let mut differs: Vec<String> = written.withheld.iter().cloned().collect();
+        differs.extend(files::bench_differs(library.root, run, &cell.name, over)?);
+        Ok(Found {
+            measured: Measured {
+                ours: median,
+                other: Some(1.0),
+                noise,
+                differs,
+                missing_peers: bound.missing.clone(),
+                one_script: true,
+            },
+            sentence: format!(
+                "In `{}`, {}: {} beside {} of `{over}`, the faster of its ways.",
+                place.run,
+                cell.name,
+                rate(ours.tokens_per_s),
+                rate(theirs.tokens_per_s)
+            ),
+            against: over.clone(),
+            evidence: BTreeSet::from([run.directory()]),
+            runs: vec![Source::of(run)],
+        })
+    })
+}
+
+/// Bytes of all weights times tokens a second, over what as many threads read a second: decoding reads every weight once a
+/// token, so that is its bound.
+fn weight_stream(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    worst(bound, |place| {
+        let run = library.run(place)?;
+        let record = &run.record;
+        let (arm, cell) = (named(place.arm.as_ref())?, cell(run, place)?);
+        let waits = |what: &str| Stop::Waits(format!("{} does not say {what}", run.directory()));
+        let bytes = record.model.numbers.as_ref().map(|it| it.weight_bytes);
+        let bytes = bytes.ok_or_else(|| waits("how large its weights are"))?;
+        let threads = record.effective.threads;
+        let ceilings = record.machine.ceilings.as_ref();
+        let ceiling = ceilings.and_then(|it| it.read_bytes_per_s.get(&threads));
+        let ceiling = *ceiling.ok_or_else(|| waits("how fast its machine reads"))?;
+        let samples = cell.arms.get(arm).map(|it| it.samples.as_slice());
+        let shares: Vec<f64> = samples
+            .unwrap_or_default()
+            .iter()
+            .filter(|it| it.timed_ns > 0)
+            .map(|it| {
+                let seconds = it.timed_ns as f64 / 1e9;
+                bytes as f64 * it.tokens as f64 / seconds / ceiling as f64
+            })
+            .collect();
+        let (median, noise) = judged(Some(shares))?;
+        Ok(Found {
+            measured: Measured {
+                ours: median,
+                other: Some(1.0),
+                noise,
+                differs: Vec::new(),
+                missing_peers: Vec::new(),
+                one_script: true,
+            },
+            sentence: format!(
+                "In `{}`, {}, {:.1} MB of weights are read for each token, by {threads} threads that read {:.1} GB a second at \
+                 best.",
+                place.run,
+                cell.name,
+                bytes as f64 / 1e6,
+                ceiling as f64 / 1e9
+            ),
+            against: "the machine's own reading speed, measured in the same sitting".to_owned(),
+            evidence: BTreeSet::from([run.directory()]),
+            runs: vec![Source::of(run)],
+        })
+    })
+}
+
+/// A name that a binding must give.
+pub(super) fn named(name: Option<&String>) -> Result<&str, Stop> {
+    let missing =
+        || Stop::Refused("each place of `from` needs `arm`, and a ratio `over`".to_owned());
+    name.map(String::as_str).ok_or_else(missing)
+}
+
+fn cell<'a>(run: &'a Anchored, place: &Place) -> Result<&'a CellRecord, Stop> {
+    let name = place.cell.as_deref().unwrap_or_default();
+    let mut cells = run.record.cells.iter().flatten();
+    let missing = || Stop::Refused(format!("{} has no cell `{name}`", run.directory()));
+    cells.find(|cell| cell.name == name).ok_or_else(missing)
+}
+
+/// Theirs over ours, for every repetition that both have.
+fn paired<T>(ours: &[T], theirs: &[T], of: impl Fn(&T) -> (usize, u64)) -> Option<Vec<f64>> {
+    let theirs: Vec<(usize, u64)> = theirs.iter().map(&of).collect();
+    let pairs = ours.iter().filter_map(|sample| {
+        let (rep, arm_ns) = of(sample);
+        let base = theirs.iter().find(|(its, _)| *its == rep)?;
+        Some((base.1, arm_ns))
+    });
+    pair_ratios(pairs)
+}
+
+/// Median of ratios and what is known of its noise.
+fn judged(ratios: Option<Vec<f64>>) -> Result<(f64, Noise), Stop> {
+    let ratios = ratios.ok_or_else(|| Stop::Broken("a sample took no time".to_owned()))?;
+    let found = judge(&ratios);
+    let median = found
+        .median
+        .ok_or_else(|| Stop::Waits("no repetition that both sides ended well".to_owned()))?;
+    let interval = found.interval.map(|it| Interval {
+        low: it.low,
+        high: it.high,
+    });
+    let n = ratios.len();
+    Ok((median, Noise::Pairs { n, interval }))
+}
+
+/// The record's own ratio is the one of its samples, or the record was tampered with.
+fn agree(run: &Anchored, written: Option<f64>, found: f64) -> Result<(), Stop> {
+    if written == Some(found) {
+        return Ok(());
+    }
+    Err(Stop::Broken(format!(
+        "{}: run.json has a ratio of {written:?} where its samples give {found}",
+        run.directory()
+    )))
+}
+
+/// An arm of a session by name.
+pub(super) fn arm_of<'a>(record: &'a RunRecord, name: &str) -> Result<&'a ArmRecord, Stop> {
+    let missing = || {
+        Stop::Waits(format!(
+            "the run of `{}` has no arm `{name}`",
+            record.envelope
+        ))
+    };
+    record.arms.get(name).ok_or_else(missing)
+}
