@@ -103,12 +103,13 @@ fn agrees(mut found: Vec<f64>, expected: &[f32], tie_at_cut: bool, what: &str) {
     }
 }
 
-#[test]
-fn golden_vectors_agree_step_by_step_and_as_parameters() {
+/// Holds every case in which `wanted` has a part, or every case, to the golden vectors: step by step, and where the steps come in
+/// our order as parameters. Returns how many were held each way; none where the vectors are absent.
+fn held(wanted: Option<&str>) -> Option<(usize, usize)> {
     let files = ["sampling.json", "sampling.safetensors"]
         .map(|name| shared(&format!("golden/sampling/{name}")));
     let [Some(listing), Some(golden)] = files else {
-        return;
+        return None;
     };
     let listing: serde_json::Value =
         serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
@@ -127,6 +128,9 @@ fn golden_vectors_agree_step_by_step_and_as_parameters() {
                 )
             })
             .collect();
+        if wanted.is_some_and(|wanted| steps.iter().all(|(step, _)| *step != wanted)) {
+            continue;
+        }
         let expected = golden.f32(&format!("{name}.probs"));
         for (i, row) in rows(&golden).iter().enumerate() {
             let (expected, tied) = (&expected[i * 64..][..64], case["tie_at_cut"][i] == true);
@@ -145,7 +149,56 @@ fn golden_vectors_agree_step_by_step_and_as_parameters() {
         }
         cases += 1;
     }
-    assert_eq!((cases, by_parameters), (34, 31 * 5));
+    Some((cases, by_parameters))
+}
+
+#[test]
+fn golden_vectors_agree_step_by_step_and_as_parameters() {
+    if let Some(held) = held(None) {
+        assert_eq!(held, (34, 31 * 5));
+    }
+}
+
+/// Fails where a parameter has no case of its own.
+fn agrees_with_its_golden_vectors(parameter: &str) {
+    if let Some((cases, by_parameters)) = held(Some(parameter)) {
+        assert!(cases > 0 && by_parameters > 0, "{parameter}: {cases} cases");
+    }
+}
+
+#[test]
+fn temperature_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("temperature");
+}
+
+#[test]
+fn top_k_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("top_k");
+}
+
+#[test]
+fn top_p_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("top_p");
+}
+
+#[test]
+fn min_p_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("min_p");
+}
+
+#[test]
+fn the_repetition_penalty_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("repetition_penalty");
+}
+
+#[test]
+fn the_presence_penalty_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("presence_penalty");
+}
+
+#[test]
+fn the_frequency_penalty_agrees_with_its_golden_vectors() {
+    agrees_with_its_golden_vectors("frequency_penalty");
 }
 
 /// Logits that tie often, from a fixed seed.

@@ -48,18 +48,14 @@ pub fn facts(world: &World) -> BuildRecord {
     }
 }
 
-/// Whether `commit` leads to what is checked out; none where that cannot be told.
+/// Whether `commit` leads to what is checked out; none outside the checkout this program was built from. A commit that the clone
+/// does not have leads nowhere.
 pub fn is_ancestor(world: &World, commit: &str) -> Option<bool> {
     let root = checkout(&world.working_directory)?;
     let mut command = Command::new("git");
     command.arg("-C").arg(root);
     command.args(["merge-base", "--is-ancestor", commit, "HEAD"]);
-    match command.output().ok()?.status.code() {
-        Some(0) => Some(true),
-        Some(1) => Some(false),
-        // Another code is a commit that this clone does not have.
-        _ => None,
-    }
+    Some(command.output().ok()?.status.success())
 }
 
 /// The checkout this program was built from, if the working directory is inside it.

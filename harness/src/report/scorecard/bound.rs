@@ -35,6 +35,9 @@ pub(super) struct Bound {
     /// Engines of the bar that were not run.
     #[serde(default)]
     pub(super) missing: Vec<String>,
+    /// What is unlike the row's terms on our side: any of it forbids a verdict.
+    #[serde(default)]
+    pub(super) differs: Vec<String>,
     /// The figure of `narrower`, in whose text it must stand.
     pub(super) bar: Option<f64>,
     /// What a reader must know of it.
@@ -89,6 +92,10 @@ pub(super) fn parse(text: &str, catalogue: &Catalogue) -> Result<Vec<Bound>, Fai
         if bound.from.is_empty() == bound.items.is_empty() {
             return fail("give either `from` or `items`");
         }
+        let tests: BTreeSet<&String> = bound.items.values().collect();
+        if tests.len() < bound.items.len() {
+            return fail("two `items` have one test; give each its own");
+        }
         if let Some(message) = wrong_bar(row, bound.bar) {
             return fail(message);
         }
@@ -101,9 +108,20 @@ fn wrong_bar(row: &Dimension, bar: Option<f64>) -> Option<&'static str> {
     let narrower = row.narrower.as_deref().unwrap_or_default();
     match bar {
         None => None,
-        Some(bar) if narrower.contains(&bar.to_string()) => None,
+        Some(bar) if numbers(narrower).contains(&bar) => None,
         Some(_) => Some("`bar` must be the figure that stands in the dimension's `narrower`"),
     }
+}
+
+/// The numbers that stand in a sentence.
+fn numbers(sentence: &str) -> Vec<f64> {
+    let part = |letter: char| !letter.is_ascii_digit() && letter != '.' && letter != ',';
+    let words = sentence
+        .split(part)
+        .map(|word| word.trim_matches(['.', ',']));
+    words
+        .filter_map(|word| word.replace(',', "").parse().ok())
+        .collect()
 }
 
 /// Refuses evidence that backs two verdicts, unless the catalogue has the rows share it. `used`: the evidence ids of each row.
@@ -150,6 +168,8 @@ mod tests {
             ("evidence/1", "evidence/0", "schema"),
             ("automatic-prefix", "nobodys-prefix", "no such dimension"),
             ("0.96", "0.5", "stands in the dimension's `narrower`"),
+            ("0.96", "0.9", "stands in the dimension's `narrower`"),
+            ("0.96", "6", "stands in the dimension's `narrower`"),
             ("note = \"n\"", "note = \" \"", "`note` is empty"),
             (
                 "from = [{ run = \"smoke\", arm = \"fused\" }]\n",

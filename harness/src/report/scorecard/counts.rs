@@ -17,8 +17,6 @@ use crate::table::grouped;
 
 /// Positions of a page (DESIGN, "Numeric contract").
 const PAGE_POSITIONS: u64 = 64;
-/// Answers that must be alike before a price of determinism is named.
-const ALIKE: usize = 1000;
 
 /// One arm of one run.
 struct Counted<'a> {
@@ -64,18 +62,16 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Prompt tokens that sharing saved, over those that could be saved by it: those that warm caches of their own compute, less
-/// the least that anybody must.
+/// Prompt tokens that sharing saves an agent with a warm cache of its own, over those it could save: the least that such agents
+/// compute, less what was computed here, over the same less the least that anybody must. What an evicting baseline computes
+/// twice is no saving of ours.
 pub(super) fn fusion_saving(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
     worst(bound, |place| {
         let ours = Counted::at(place, library)?;
         let own = arm_of(&ours.run.record, named(place.over.as_ref())?)?;
         let (computed, least) = (ours.computed()?, ours.arm.oracle_prefill_tokens);
-        let kept = ours.count(
-            "prefill_tokens_computed of `over`",
-            own.prefill_tokens_computed,
-        )?;
-        let most = own.oracle_prefill_tokens.saturating_sub(least);
+        let kept = own.oracle_prefill_tokens;
+        let most = kept.saturating_sub(least);
         if most == 0 {
             return Err(Stop::Refused(format!(
                 "`{}` has nothing to share",
@@ -84,7 +80,8 @@ pub(super) fn fusion_saving(bound: &Bound, library: &Library<'_>) -> Result<Foun
         }
         let saved = kept as f64 - computed as f64;
         let sentence = format!(
-            "In `{}` agents that keep only their own text compute {} prompt tokens and `{}` {}; no less than {} are possible.",
+            "In `{}` agents that keep all of their own text must compute {} prompt tokens; `{}` computes {}, and no less than \
+             {} are possible.",
             place.run,
             grouped(kept),
             ours.name,
@@ -235,35 +232,4 @@ fn most_at_once(library: &Library<'_>, run: &Anchored, arm: &str) -> Result<u64,
         }
     }
     Ok(most as u64)
-}
-
-/// How much slower this engine is for giving the same bits: nothing, since there is no other way through it. That they are
-/// the same is what the run shows.
-pub(super) fn determinism_overhead(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
-    worst(bound, |place| {
-        let it = Counted::at(place, library)?;
-        let record = &it.run.record;
-        let answers: usize = record
-            .identity
-            .arms
-            .iter()
-            .filter_map(|name| record.arms.get(name))
-            .map(|arm| arm.completed * arm.requests.unwrap_or(0) as usize)
-            .sum();
-        if !record.identity.equal || answers < ALIKE {
-            return Err(Stop::Waits(format!(
-                "{} has {answers} answers that are alike, and {ALIKE} are needed",
-                it.run.directory()
-            )));
-        }
-        let sentence = format!(
-            "In `{}` {} answers of {} ways to cache and batch are alike bit for bit where they answer the same. There is no \
-             faster way through the engine that gives other bits, so nothing is paid over it.",
-            place.run,
-            grouped(answers as u64),
-            record.identity.arms.len()
-        );
-        let against = "the printed figure";
-        Ok(it.found(0.0, None, against, sentence))
-    })
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use workloads::trace::{Body, Line};
+use workloads::trace::{Body, Line, Program};
 
 use super::bound::Bound;
 use super::metrics::{Found, Library, Stop, named};
@@ -30,7 +30,7 @@ pub(super) fn tests(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop>
             .ok_or_else(|| refused(format!("`{test}` is not `FILE#TEST`")))?;
         let source = fs::read_to_string(library.root.join(file))
             .map_err(|error| refused(format!("{file}: {error}")))?;
-        if !source.contains(&format!("fn {name}(")) {
+        if !has_test(&source, name) {
             return Err(refused(format!("{file} has no test `{name}`")));
         }
     }
@@ -44,6 +44,18 @@ pub(super) fn tests(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop>
     })
 }
 
+/// Whether the source has a function of that name right below `#[test]`.
+fn has_test(source: &str, name: &str) -> bool {
+    let mut lines = source.lines().map(str::trim_start);
+    let starts = format!("fn {name}(");
+    let mut marked = false;
+    lines.any(|line| {
+        let found = marked && line.starts_with(&starts);
+        marked = line == "#[test]" || (marked && line.starts_with("#["));
+        found
+    })
+}
+
 /// Mean Kullback-Leibler divergence from the reference's next-token distributions, in nats, over all positions.
 pub(super) fn mean_kld(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
     let (agreement, prompts) = agreement(bound, library)?;
@@ -51,13 +63,6 @@ pub(super) fn mean_kld(bound: &Bound, library: &Library<'_>) -> Result<Found, St
     let sum = |it: &PromptAgreement| it.mean_kld_nats * it.positions as f64;
     let mean = prompts.iter().map(sum).sum::<f64>() / positions.max(1) as f64;
     Ok(of_prompts(bound, &agreement, &prompts, mean, Some(0.0)))
-}
-
-/// The least cosine between our logits and the reference's, whose matrices a vendor's library multiplied.
-pub(super) fn cosine(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
-    let (agreement, prompts) = agreement(bound, library)?;
-    let least = prompts.iter().map(|it| it.cosine_min).fold(1.0, f64::min);
-    Ok(of_prompts(bound, &agreement, &prompts, least, Some(1.0)))
 }
 
 /// The file of agreement and the prompts of it that are bound, as `cell`.
@@ -104,11 +109,12 @@ fn of_prompts(
     };
     let all: Vec<String> = prompts.iter().map(words).collect();
     let file = bound.from.first().map_or("", |place| &place.run);
-    let evidence = prompts
-        .iter()
-        .map(|it| format!("reports/scorecard/{file}#{}", it.name));
+    let unequal = prompts.iter().filter(|it| it.top1_equal < it.positions);
+    let unequal = unequal.map(|it| format!("the best token of some position of `{}`", it.name));
+    let mut measured = exact(ours, other, true);
+    measured.differs = unequal.collect();
     Found {
-        measured: exact(ours, other, true),
+        measured,
         sentence: format!(
             "`{}` in mode {} against {}: {}.",
             agreement.model,
@@ -117,7 +123,7 @@ fn of_prompts(
             all.join(", ")
         ),
         against: agreement.reference.clone(),
-        evidence: evidence.collect(),
+        evidence: BTreeSet::from([format!("reports/scorecard/{file}")]),
         runs: Vec::new(),
     }
 }
@@ -133,42 +139,68 @@ fn exact(ours: f64, other: Option<f64>, one_script: bool) -> Measured {
     }
 }
 
-/// What llama.cpp's bench said of itself that is not as ours is: threads and types of keys and values.
-pub(super) fn bench_differs(
-    root: &Path,
-    run: &Anchored,
-    cell: &str,
-    arm: &str,
-) -> Result<Vec<String>, Stop> {
-    let name = format!("trace/{cell}.{}.jsonl", workloads::arm::stem(arm, 0));
-    let broken = |error: &dyn std::fmt::Display| {
-        Stop::Broken(format!("{}/{name}: {error}", run.directory()))
-    };
-    let path = root.join(run.directory()).join(&name);
-    let text = fs::read_to_string(path).map_err(|error| broken(&error))?;
-    let ours = &run.record.effective;
-    let mut differs = BTreeSet::new();
-    for line in text.lines() {
-        let line: Line = serde_json::from_str(line).map_err(|error| broken(&error))?;
-        let Body::External { output, .. } = line.body else {
-            continue;
+/// A program by its version and digest.
+pub(super) fn program_words(program: Option<&Program>) -> String {
+    let version = program.and_then(|it| it.version.as_deref());
+    let sha256 = program.and_then(|it| it.sha256.as_deref());
+    let digest = sha256.map(|it| format!(", sha256 {}", it.chars().take(16).collect::<String>()));
+    version.unwrap_or("version unknown").to_owned() + &digest.unwrap_or_default()
+}
+
+/// What is known of llama.cpp's bench in one repetition of a cell.
+pub(super) struct Bench {
+    /// Its version and digest.
+    pub(super) program: String,
+    /// What it said of itself that is not as ours is: threads and types of keys and values.
+    pub(super) differs: BTreeSet<String>,
+}
+
+impl Bench {
+    /// Reads the trace of its first repetition.
+    pub(super) fn read(root: &Path, run: &Anchored, cell: &str, arm: &str) -> Result<Self, Stop> {
+        let name = format!("trace/{cell}.{}.jsonl", workloads::arm::stem(arm, 0));
+        let broken = |error: &dyn std::fmt::Display| {
+            Stop::Broken(format!("{}/{name}: {error}", run.directory()))
         };
-        let said: Value = serde_json::from_str(&output).unwrap_or_default();
-        let said = said.get(0).unwrap_or(&said);
-        for key in ["type_k", "type_v"] {
-            if said[key] != ours.kv_dtype.as_str() {
-                differs.insert(format!(
-                    "its {key} is {}, ours {}",
-                    said[key], ours.kv_dtype
-                ));
+        let path = root.join(run.directory()).join(&name);
+        let text = fs::read_to_string(path).map_err(|error| broken(&error))?;
+        let mut found = Self {
+            program: program_words(None),
+            differs: BTreeSet::new(),
+        };
+        for line in text.lines() {
+            let line: Line = serde_json::from_str(line).map_err(|error| broken(&error))?;
+            match line.body {
+                Body::BeginExternal { program, .. } => {
+                    found.program = program_words(Some(&program));
+                }
+                Body::External { output, .. } => found.differs.extend(unlike(&output, run)),
+                _ => {}
             }
         }
-        if said["n_threads"] != ours.threads {
-            differs.insert(format!(
-                "it has {} threads, ours {}",
-                said["n_threads"], ours.threads
+        Ok(found)
+    }
+}
+
+/// In what the output of a bench names other settings than ours.
+fn unlike(output: &str, run: &Anchored) -> Vec<String> {
+    let ours = &run.record.effective;
+    let said: Value = serde_json::from_str(output).unwrap_or_default();
+    let said = said.get(0).unwrap_or(&said);
+    let mut differs = Vec::new();
+    for key in ["type_k", "type_v"] {
+        if said[key] != ours.kv_dtype.as_str() {
+            differs.push(format!(
+                "its {key} is {}, ours {}",
+                said[key], ours.kv_dtype
             ));
         }
     }
-    Ok(differs.into_iter().collect())
+    if said["n_threads"] != ours.threads {
+        differs.push(format!(
+            "it has {} threads, ours {}",
+            said["n_threads"], ours.threads
+        ));
+    }
+    differs
 }

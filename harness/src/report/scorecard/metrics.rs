@@ -53,6 +53,8 @@ pub(super) struct Source {
     pub(super) host: String,
     pub(super) model: String,
     pub(super) model_sha256: String,
+    /// What runs it again.
+    pub(super) command: String,
 }
 
 impl Source {
@@ -67,8 +69,23 @@ impl Source {
             host: format!("{} ({})", record.machine.class, record.machine.cpu),
             model: record.model.name.clone(),
             model_sha256: record.model.sha256.clone(),
+            command: command(run),
         }
     }
+}
+
+/// The command that asks what the run asked. Other engines are asked only where they are named.
+fn command(run: &Anchored) -> String {
+    let arms = run.declared["run"]["arms"].as_array().into_iter().flatten();
+    let arms: Vec<&str> = arms.filter_map(|it| it.as_str()).collect();
+    let mut words = format!("harness run {}", run.record.envelope);
+    if arms.iter().any(|arm| is_server(arm)) {
+        words.extend(arms.iter().flat_map(|arm| [" --arm ", arm]));
+    }
+    if arms.iter().any(|arm| arm.starts_with("llama-b")) {
+        words += " --bin llama-bench=PATH";
+    }
+    words
 }
 
 /// What metrics read.
@@ -88,7 +105,7 @@ impl<'a> Library<'a> {
 type Metric = fn(&Bound, &Library<'_>) -> Result<Found, Stop>;
 
 /// Every metric that can be read here, by the name the catalogue has; a narrower one by its dimension.
-const METRICS: [(&str, Metric); 16] = [
+const METRICS: [(&str, Metric); 14] = [
     ("decode_tok_s_ratio", cell_ratio),
     ("prefill_tok_s_ratio", cell_ratio),
     ("agg_decode_tok_s_ratio", wall_ratio),
@@ -103,9 +120,7 @@ const METRICS: [(&str, Metric); 16] = [
     ),
     ("kv_live_over_allocated", counts::live_over_allocated),
     ("admitted_seqs_fraction_of_ideal", counts::admitted_of_ideal),
-    ("determinism_overhead_pct", counts::determinism_overhead),
     ("mean_kld_nats", files::mean_kld),
-    ("logit_cosine_vs_vendor", files::cosine),
     ("host_shape_fences", files::tests),
     ("samplers_matching_reference", files::tests),
 ];
@@ -134,10 +149,13 @@ pub(super) fn find(row: &Dimension, bound: &Bound, library: &Library<'_>) -> Res
             "there is no way to read `{name}` from evidence yet"
         ))
     })?;
-    metric(bound, library)
+    let mut found = metric(bound, library)?;
+    found.measured.differs.extend(bound.differs.iter().cloned());
+    Ok(found)
 }
 
-/// Reads every place of a binding and keeps what is worst for us; `more` is worse with less.
+/// Reads every place of a binding and keeps the one that is worst for us: the one whose interval, or exact value, begins
+/// lowest. All metrics read so are better with more. What differs in any of them differs.
 pub(super) fn worst(
     bound: &Bound,
     read: impl Fn(&Place) -> Result<Found, Stop>,
@@ -147,17 +165,35 @@ pub(super) fn worst(
     let mut worst = read(places.next().ok_or_else(none)?)?;
     for place in places {
         let mut found = read(place)?;
-        if found.measured.ours < worst.measured.ours {
+        if lowest(&found) < lowest(&worst) {
             std::mem::swap(&mut found, &mut worst);
         }
         worst.evidence.extend(found.evidence);
-        worst.runs.extend(found.runs);
+        for run in found.runs {
+            if !worst.runs.contains(&run) {
+                worst.runs.push(run);
+            }
+        }
+        for unlike in found.measured.differs {
+            if !worst.measured.differs.contains(&unlike) {
+                worst.measured.differs.push(unlike);
+            }
+        }
     }
     if bound.from.len() > 1 {
         let all: Vec<String> = bound.from.iter().map(Place::words).collect();
         worst.sentence = format!("{} The worst of {}.", worst.sentence, all.join(", "));
     }
     Ok(worst)
+}
+
+fn lowest(found: &Found) -> f64 {
+    match found.measured.noise {
+        Noise::Pairs {
+            interval: Some(it), ..
+        } => it.low,
+        Noise::Pairs { .. } | Noise::Exact => found.measured.ours,
+    }
 }
 
 /// The two sides of a ratio of walls: how many times as long the other takes for the same requests.
@@ -185,6 +221,10 @@ fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
             ))
         })?;
         let mut differs = asymmetries(theirs, &record.effective);
+        let settings = theirs.server.as_ref().and_then(|it| it.settings.as_ref());
+        if settings.is_none() {
+            differs.push(format!("`{over}` says nothing of its settings"));
+        }
         differs.extend(written.withheld.clone());
         let samples = |it: &Sample| (it.rep, it.wall_ns);
         let pairs = paired(&ours.samples, &theirs.samples, samples);
@@ -192,8 +232,7 @@ fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
         if written.withheld.is_none() {
             agree(run, written.wall, median)?;
         }
-        let version = theirs.server.as_ref();
-        let version = version.and_then(|it| it.program.version.clone());
+        let program = theirs.server.as_ref().map(|it| &it.program);
         let seconds = |ns: Option<u64>| {
             ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
         };
@@ -212,10 +251,7 @@ fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
                 seconds(ours.wall_ns),
                 seconds(theirs.wall_ns)
             ),
-            against: format!(
-                "{over}, {}",
-                version.unwrap_or_else(|| "version unknown".to_owned())
-            ),
+            against: format!("{over}, {}", files::program_words(program)),
             evidence: BTreeSet::from([run.directory()]),
             runs: vec![Source::of(run)],
         })
@@ -251,7 +287,8 @@ fn cell_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
             rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.0} tok/s"))
         };
         let mut differs: Vec<String> = written.withheld.iter().cloned().collect();
-        differs.extend(files::bench_differs(library.root, run, &cell.name, over)?);
+        let bench = files::Bench::read(library.root, run, &cell.name, over)?;
+        differs.extend(bench.differs);
         Ok(Found {
             measured: Measured {
                 ours: median,
@@ -268,7 +305,7 @@ fn cell_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
                 rate(ours.tokens_per_s),
                 rate(theirs.tokens_per_s)
             ),
-            against: over.clone(),
+            against: format!("{over}, {}", bench.program),
             evidence: BTreeSet::from([run.directory()]),
             runs: vec![Source::of(run)],
         })
@@ -289,6 +326,17 @@ fn weight_stream(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
         let ceilings = record.machine.ceilings.as_ref();
         let ceiling = ceilings.and_then(|it| it.read_bytes_per_s.get(&threads));
         let ceiling = *ceiling.ok_or_else(|| waits("how fast its machine reads"))?;
+        let alone = ceilings.and_then(|it| it.read_bytes_per_s.get(&1));
+        let alone = *alone.ok_or_else(|| waits("how fast one thread of it reads"))?;
+        let mut differs = Vec::new();
+        if ceiling > alone.saturating_mul(threads as u64) {
+            differs.push(format!(
+                "the machine's own ceilings: {threads} threads read {:.1} GB a second and one alone {:.1}, so one of the two \
+                 was measured on a busy machine",
+                ceiling as f64 / 1e9,
+                alone as f64 / 1e9
+            ));
+        }
         let samples = cell.arms.get(arm).map(|it| it.samples.as_slice());
         let shares: Vec<f64> = samples
             .unwrap_or_default()
@@ -305,7 +353,7 @@ fn weight_stream(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
                 ours: median,
                 other: Some(1.0),
                 noise,
-                differs: Vec::new(),
+                differs,
                 missing_peers: Vec::new(),
                 one_script: true,
             },

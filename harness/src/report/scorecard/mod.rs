@@ -21,7 +21,7 @@ use super::evidence::Anchored;
 use super::page;
 use crate::calendar::dashed;
 use bound::Bound;
-use catalogue::{ALWAYS_SHOWN, ALWAYS_SHOWN_CATEGORIES, Catalogue, Dimension, Kind};
+use catalogue::{ALWAYS_SHOWN, ALWAYS_SHOWN_CATEGORIES, Catalogue, Class, Dimension, Kind};
 use metrics::{Found, Library, Source, Stop};
 pub(super) use pages::{TEMPLATES, render};
 use verdict::{Noise, Ruling, Verdict};
@@ -201,8 +201,10 @@ impl Row {
     fn ours(&self) -> Option<String> {
         let found = self.found.as_ref()?;
         let it = &found.measured;
-        let other = it.other.or(self.printed);
+        let is_ratio = self.dimension.class == Class::TunedPeer && it.other == Some(1.0);
+        let other = it.other.or(self.printed).filter(|_| !is_ratio);
         let other = other.map(|other| format!(" against {}", number(other)));
+        let other = other.unwrap_or_else(|| if is_ratio { "×" } else { "" }.to_owned());
         let noise = match (it.noise, self.ruling.interval) {
             (Noise::Exact, _) => "exact".to_owned(),
             (Noise::Pairs { n, .. }, Some((low, high))) => {
@@ -210,11 +212,7 @@ impl Row {
             }
             (Noise::Pairs { n, .. }, None) => format!("n = {n}, no interval"),
         };
-        Some(format!(
-            "{}{} ({noise})",
-            number(it.ours),
-            other.unwrap_or_default()
-        ))
+        Some(format!("{}{other} ({noise})", number(it.ours)))
     }
 }
 

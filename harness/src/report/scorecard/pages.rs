@@ -134,7 +134,7 @@ pub(super) fn view(row: &Row) -> Value {
         json!({
             "directory": run.directory, "link": format!("{UP}{}", run.directory), "date": run.date, "commit": run.commit,
             "host": run.host, "model": run.model, "model_sha256": run.model_sha256,
-            "command": format!("harness run {}", run.envelope),
+            "command": run.command,
         })
     });
     let evidence = found.map(|it| &it.evidence);
@@ -170,7 +170,12 @@ fn losing<'a>(rows: impl Iterator<Item = &'a Row>, about: &About, runs: &[Anchor
                 match (&it.withheld, it.wall) {
                     (Some(why), _) => format!("`{over}` withheld, {why}"),
                     (None, Some(wall)) => {
-                        let verdict = it.verdict.as_deref().unwrap_or("no verdict");
+                        let verdict = match it.verdict.as_deref() {
+                            Some("FASTER") => "`fused` is faster",
+                            Some("SLOWER") => "`fused` is slower",
+                            Some("PARITY") => "neither is faster",
+                            _ => "INCONCLUSIVE",
+                        };
                         format!("`{over}` takes {wall:.2}× the time of `fused`, {verdict}")
                     }
                     (None, None) => format!("`{over}` has no time"),
@@ -178,7 +183,7 @@ fn losing<'a>(rows: impl Iterator<Item = &'a Row>, about: &About, runs: &[Anchor
             });
             json!({
                 "group": group.id, "envelope": run.record.envelope, "date": run.date(), "link": format!("{UP}{}", run.directory()),
-                "lines": lines.collect::<Vec<_>>(),
+                "lines": lines.collect::<Vec<_>>(), "outdated": run.is_outdated(),
             })
         })
         .collect()

@@ -154,7 +154,7 @@ fn one(row: &Row) -> String {
     }
     let (word, status) = (ruling.verdict.word(), row.status);
     let mut text = format!(
-        "{} {}: {word} ({status})\n{}\n\n",
+        "{} {}: {word} (evidence: {status})\n{}\n\n",
         glyph(ruling.verdict),
         it.id,
         it.title

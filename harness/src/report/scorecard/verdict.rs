@@ -110,7 +110,7 @@ pub(super) fn rule(row: &Dimension, measured: &Measured, bar: Option<f64>) -> Ru
     if row.kind == Kind::External {
         return Ruling::none("decided by a checkpoint or hardware that is not here");
     }
-    let printed = bar.or(row.sota_value);
+    let printed = if row.falsifiable { row.sota_value } else { bar };
     let other = match row.class {
         Class::Published if row.portable => printed,
         // A bound that is a number of things is the one the catalogue has.
@@ -143,7 +143,7 @@ pub(super) fn rule(row: &Dimension, measured: &Measured, bar: Option<f64>) -> Ru
         Ok(Verdict::Lead | Verdict::Parity) if !measured.missing_peers.is_empty() => {
             // The denominator is the best of several: with one of them missing, the ratio is an upper bound.
             ruling.reason = format!(
-                "not run: {}, and the bar is the fastest of all",
+                "not run: {}, and the bar is the best of all",
                 measured.missing_peers.join(", ")
             );
         }
