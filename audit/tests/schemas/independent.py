@@ -6,12 +6,15 @@ ANSWER is what `audit --json` printed. Not here: documents told wrongly; the Rus
 as others do: every document passes, and the same one with a field too many does not.
 """
 
+import collections
 import json
 import pathlib
 import sys
 
 import jsonschema
 
+# Lines of a kind that are read of a trace: an implementation in Python takes minutes for all of them.
+LINES_OF_A_KIND = 16
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -31,10 +34,14 @@ def documents():
         yield "fak.envelope/1", run / "envelope.json", json.loads((run / "envelope.json").read_text())
         record = json.loads((run / "run.json").read_text())
         yield record["schema"], run / "run.json", record  # fak.run/1, or fak.counts/1 where nothing ran
-        # The first trace of every arm has lines of every kind.
+        # The first trace of every arm has lines of every kind; the auditor reads them all, here a few of each are enough.
         for path in sorted(run.glob("trace/*-0.jsonl")):
+            seen = collections.Counter()
             for text in path.read_text().splitlines():
-                yield "fak.trace/1", path, json.loads(text)
+                line = json.loads(text)
+                seen[line.get("kind")] += 1
+                if seen[line.get("kind")] <= LINES_OF_A_KIND:
+                    yield "fak.trace/1", path, line
     for path in sorted((ROOT / "results/gate").glob("*.json")):
         yield "fak.gate/1", path, json.loads(path.read_text())
 
@@ -44,11 +51,15 @@ def main():
     validators = {tag: validator(tag) for tag in tags}
     counted = dict.fromkeys(tags, 0)
     faults = []
+    stretched = set()
     for tag, place, document in documents():
         check = validators[tag]
         faults += [f"{place}: {error.message}" for error in check.iter_errors(document)]
-        if check.is_valid(document | {"unheard of": 1}):
+        # One line of each kind of a trace is told wrongly: the others have the same schema.
+        kind = (place, document.get("kind"))
+        if kind not in stretched and check.is_valid(document | {"unheard of": 1}):
             faults.append(f"{place}: a field too many passes")
+        stretched.add(kind)
         counted[tag] += 1
     print(", ".join(f"{count} of {tag}" for tag, count in counted.items()))
     for fault in faults[:20]:
