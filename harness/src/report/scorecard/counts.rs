@@ -2,16 +2,14 @@
 //!
 //! Not here: times (`metrics`).
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use workloads::accounting::Geometry;
 use workloads::record::ArmRecord;
 use workloads::trace::{Body, Line};
 
 use super::bound::{Bound, Place};
-use super::metrics::{Found, Library, Source, Stop, arm_of, named, worst};
-use super::verdict::{Measured, Noise};
+use super::metrics::{Found, Library, Stop, arm_of, named, worst};
+use super::verdict::Measured;
 use crate::report::evidence::Anchored;
 use crate::table::grouped;
 
@@ -45,20 +43,7 @@ impl<'a> Counted<'a> {
 
     /// A value without noise, held against `other`.
     fn found(&self, ours: f64, other: Option<f64>, against: &str, sentence: String) -> Found {
-        Found {
-            measured: Measured {
-                ours,
-                other,
-                noise: Noise::Exact,
-                differs: Vec::new(),
-                missing_peers: Vec::new(),
-                one_script: true,
-            },
-            sentence,
-            against: against.to_owned(),
-            evidence: BTreeSet::from([self.run.directory()]),
-            runs: vec![Source::of(self.run)],
-        }
+        Found::of_run(self.run, Measured::exact(ours, other), against, sentence)
     }
 }
 

@@ -12,7 +12,7 @@ use workloads::trace::{Body, Line, Program};
 
 use super::bound::Bound;
 use super::metrics::{Found, Library, Stop, named};
-use super::verdict::{Measured, Noise};
+use super::verdict::Measured;
 use crate::models::agree::{Agreement, PromptAgreement, SCHEMA};
 use crate::report::evidence::Anchored;
 
@@ -36,7 +36,10 @@ pub(super) fn tests(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop>
     }
     let names: Vec<&str> = bound.items.keys().map(String::as_str).collect();
     Ok(Found {
-        measured: exact(bound.items.len() as f64, None, false),
+        measured: Measured {
+            one_script: false,
+            ..Measured::exact(bound.items.len() as f64, None)
+        },
         sentence: format!("Shown by a test each: {}.", names.join(", ")),
         against: "the printed count".to_owned(),
         evidence: bound.items.values().cloned().collect(),
@@ -111,7 +114,7 @@ fn of_prompts(
     let file = bound.from.first().map_or("", |place| &place.run);
     let unequal = prompts.iter().filter(|it| it.top1_equal < it.positions);
     let unequal = unequal.map(|it| format!("the best token of some position of `{}`", it.name));
-    let mut measured = exact(ours, other, true);
+    let mut measured = Measured::exact(ours, other);
     measured.differs = unequal.collect();
     Found {
         measured,
@@ -125,17 +128,6 @@ fn of_prompts(
         against: agreement.reference.clone(),
         evidence: BTreeSet::from([format!("reports/scorecard/{file}")]),
         runs: Vec::new(),
-    }
-}
-
-fn exact(ours: f64, other: Option<f64>, one_script: bool) -> Measured {
-    Measured {
-        ours,
-        other,
-        noise: Noise::Exact,
-        differs: Vec::new(),
-        missing_peers: Vec::new(),
-        one_script,
     }
 }
 

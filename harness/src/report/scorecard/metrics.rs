@@ -42,6 +42,24 @@ pub(super) struct Found {
     pub(super) runs: Vec<Source>,
 }
 
+impl Found {
+    /// What one run gives.
+    pub(super) fn of_run(
+        run: &Anchored,
+        measured: Measured,
+        against: impl Into<String>,
+        sentence: String,
+    ) -> Self {
+        Self {
+            measured,
+            sentence,
+            against: against.into(),
+            evidence: BTreeSet::from([run.directory()]),
+            runs: vec![Source::of(run)],
+        }
+    }
+}
+
 /// A run that a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
@@ -236,25 +254,20 @@ fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
         let seconds = |ns: Option<u64>| {
             ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
         };
-        Ok(Found {
-            measured: Measured {
-                ours: median,
-                other: Some(1.0),
-                noise,
-                differs,
-                missing_peers: bound.missing.clone(),
-                one_script: true,
-            },
-            sentence: format!(
-                "In `{}` `{arm}` takes {} for what takes `{over}` {}, medians.",
-                place.run,
-                seconds(ours.wall_ns),
-                seconds(theirs.wall_ns)
-            ),
-            against: format!("{over}, {}", files::program_words(program)),
-            evidence: BTreeSet::from([run.directory()]),
-            runs: vec![Source::of(run)],
-        })
+        let sentence = format!(
+            "In `{}` `{arm}` takes {} for what takes `{over}` {}, medians.",
+            place.run,
+            seconds(ours.wall_ns),
+            seconds(theirs.wall_ns)
+        );
+        let against = format!("{over}, {}", files::program_words(program));
+        let measured = Measured {
+            noise,
+            differs,
+            missing_peers: bound.missing.clone(),
+            ..Measured::exact(median, Some(1.0))
+        };
+        Ok(Found::of_run(run, measured, against, sentence))
     })
 }
 
@@ -289,26 +302,21 @@ fn cell_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
         let mut differs: Vec<String> = written.withheld.iter().cloned().collect();
         let bench = files::Bench::read(library.root, run, &cell.name, over)?;
         differs.extend(bench.differs);
-        Ok(Found {
-            measured: Measured {
-                ours: median,
-                other: Some(1.0),
-                noise,
-                differs,
-                missing_peers: bound.missing.clone(),
-                one_script: true,
-            },
-            sentence: format!(
-                "In `{}`, {}: {} beside {} of `{over}`, the faster of its ways.",
-                place.run,
-                cell.name,
-                rate(ours.tokens_per_s),
-                rate(theirs.tokens_per_s)
-            ),
-            against: format!("{over}, {}", bench.program),
-            evidence: BTreeSet::from([run.directory()]),
-            runs: vec![Source::of(run)],
-        })
+        let sentence = format!(
+            "In `{}`, {}: {} beside {} of `{over}`, the faster of its ways.",
+            place.run,
+            cell.name,
+            rate(ours.tokens_per_s),
+            rate(theirs.tokens_per_s)
+        );
+        let against = format!("{over}, {}", bench.program);
+        let measured = Measured {
+            noise,
+            differs,
+            missing_peers: bound.missing.clone(),
+            ..Measured::exact(median, Some(1.0))
+        };
+        Ok(Found::of_run(run, measured, against, sentence))
     })
 }
 
@@ -348,27 +356,22 @@ fn weight_stream(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
             })
             .collect();
         let (median, noise) = judged(Some(shares))?;
-        Ok(Found {
-            measured: Measured {
-                ours: median,
-                other: Some(1.0),
-                noise,
-                differs,
-                missing_peers: Vec::new(),
-                one_script: true,
-            },
-            sentence: format!(
-                "In `{}`, {}, {:.1} MB of weights are read for each token, by {threads} threads that read {:.1} GB a second at \
+        let sentence = format!(
+            "In `{}`, {}, {:.1} MB of weights are read for each token, by {threads} threads that read {:.1} GB a second at \
                  best.",
-                place.run,
-                cell.name,
-                bytes as f64 / 1e6,
-                ceiling as f64 / 1e9
-            ),
-            against: "the machine's own reading speed, measured in the same sitting".to_owned(),
-            evidence: BTreeSet::from([run.directory()]),
-            runs: vec![Source::of(run)],
-        })
+            place.run,
+            cell.name,
+            bytes as f64 / 1e6,
+            ceiling as f64 / 1e9
+        );
+        let against = "the machine's own reading speed, measured in the same sitting".to_owned();
+        let measured = Measured {
+            noise,
+            differs,
+            missing_peers: Vec::new(),
+            ..Measured::exact(median, Some(1.0))
+        };
+        Ok(Found::of_run(run, measured, against, sentence))
     })
 }
 

@@ -82,6 +82,20 @@ pub(super) struct Measured {
     pub(super) one_script: bool,
 }
 
+impl Measured {
+    /// A value without noise, counted on both sides by one script.
+    pub(super) fn exact(ours: f64, other: Option<f64>) -> Self {
+        Self {
+            ours,
+            other,
+            noise: Noise::Exact,
+            differs: Vec::new(),
+            missing_peers: Vec::new(),
+            one_script: true,
+        }
+    }
+}
+
 /// A verdict with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ruling {
