@@ -80,13 +80,11 @@ pub fn agree(arguments: &AgreeArguments, world: &World, out: &mut dyn Write) -> 
     let files = prompt_files(&arguments.with, world)?;
     let mut prompts = Vec::new();
     for file in &files {
-        let reference = Reference::read(file)?;
-        world.say(&format!(
-            "{}: {} tokens",
-            reference.name,
-            reference.ids.len()
-        ));
-        prompts.push(compare(&located, &reference, arguments, world)?);
+        for reference in Reference::all(file)? {
+            let tokens = reference.ids.len();
+            world.say(&format!("{}: {tokens} tokens", reference.name));
+            prompts.push(compare(&located, &reference, arguments, world)?);
+        }
     }
     let found = Agreement {
         schema: SCHEMA.to_owned(),
@@ -139,51 +137,72 @@ fn prompt_files(path: &Path, world: &World) -> Result<Vec<PathBuf>, Error> {
 }
 
 impl Reference {
-    /// Reads `input_ids` [T] and `logits` [T, vocabulary], or where those are missing `last_logits` [vocabulary].
-    fn read(path: &Path) -> Result<Self, Error> {
+    /// Reads every prompt of a file: `input_ids` [T] and `logits` [T, vocabulary], or where those are missing `last_logits`
+    /// [vocabulary]; several prompts have a word and a dot before these names.
+    fn all(path: &Path) -> Result<Vec<Self>, Error> {
         let bytes = fs::read(path).map_err(|source| Error::io("cannot read", path, source))?;
         let fail = |what: String| Error::Usage(format!("{}: {what}", path.display()));
         let tensors = SafeTensors::deserialize(&bytes).map_err(|error| fail(error.to_string()))?;
-        let view = |name: &str| {
-            tensors
-                .tensor(name)
-                .map_err(|error| fail(format!("{name}: {error}")))
+        let mut names = tensors.names();
+        names.sort_unstable();
+        let prefixes = names
+            .iter()
+            .filter_map(|name| name.strip_suffix("input_ids"));
+        let prefixes: Vec<&str> = prefixes.collect();
+        if prefixes.is_empty() {
+            return Err(fail("input_ids: no such tensor".to_owned()));
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let sha256 = sha256_hex(&bytes);
+        let read = |prefix: &&str| {
+            let (ids, logits, vocab) = prompt(&tensors, prefix).map_err(fail)?;
+            let name = match prefix.trim_end_matches('.') {
+                "" => stem.clone().into_owned(),
+                word => format!("{stem}.{word}"),
+            };
+            Ok(Self {
+                name,
+                sha256: sha256.clone(),
+                ids,
+                logits,
+                vocab,
+            })
         };
-        let ids = view("input_ids")?;
-        if ids.dtype() != Dtype::I64 {
-            return Err(fail(format!("input_ids are {:?}, not I64", ids.dtype())));
-        }
-        let ids: Option<Vec<u32>> = ids
-            .data()
-            .chunks_exact(8)
-            .map(|it| u32::try_from(i64::from_le_bytes(it.try_into().ok()?)).ok())
-            .collect();
-        let ids = ids.filter(|ids| !ids.is_empty());
-        let ids = ids.ok_or_else(|| fail("input_ids are no token ids".to_owned()))?;
-        let logits = view("logits").or_else(|_| view("last_logits"))?;
-        let vocab = *logits.shape().last().unwrap_or(&0);
-        let rows = logits.shape().iter().rev().skip(1).product::<usize>();
-        if logits.dtype() != Dtype::F32 || vocab == 0 || rows > ids.len() {
-            let shape = logits.shape();
-            return Err(fail(format!(
-                "logits are {:?} of shape {shape:?}",
-                logits.dtype()
-            )));
-        }
-        let numbers = logits.data().chunks_exact(4);
-        let logits = numbers.map(|it| f32::from_le_bytes(it.try_into().unwrap_or_default()));
-        Ok(Self {
-            name: path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            sha256: sha256_hex(&bytes),
-            ids,
-            logits: logits.collect(),
-            vocab,
-        })
+        prefixes.iter().map(read).collect()
     }
+}
+
+/// Ids, logits and the size of the vocabulary.
+fn prompt(tensors: &SafeTensors<'_>, prefix: &str) -> Result<(Vec<u32>, Vec<f32>, usize), String> {
+    let view = |name: &str| {
+        let name = format!("{prefix}{name}");
+        let found = tensors.tensor(&name);
+        found.map_err(|error| format!("{name}: {error}"))
+    };
+    let ids = view("input_ids")?;
+    if ids.dtype() != Dtype::I64 {
+        return Err(format!("{prefix}input_ids are {:?}, not I64", ids.dtype()));
+    }
+    let ids: Option<Vec<u32>> = ids
+        .data()
+        .chunks_exact(8)
+        .map(|it| u32::try_from(i64::from_le_bytes(it.try_into().ok()?)).ok())
+        .collect();
+    let ids = ids.filter(|ids| !ids.is_empty());
+    let ids = ids.ok_or_else(|| format!("{prefix}input_ids are no token ids"))?;
+    let logits = view("logits").or_else(|_| view("last_logits"))?;
+    let vocab = *logits.shape().last().unwrap_or(&0);
+    let rows = logits.shape().iter().rev().skip(1).product::<usize>();
+    if logits.dtype() != Dtype::F32 || vocab == 0 || rows > ids.len() {
+        let shape = logits.shape();
+        return Err(format!(
+            "{prefix}logits are {:?} of shape {shape:?}",
+            logits.dtype()
+        ));
+    }
+    let numbers = logits.data().chunks_exact(4);
+    let logits = numbers.map(|it| f32::from_le_bytes(it.try_into().unwrap_or_default()));
+    Ok((ids, logits.collect(), vocab))
 }
 
 fn compare(

@@ -28,6 +28,8 @@ pub(super) struct Anchored {
     pub(super) declared: Value,
     /// Why no page speaks from it; `None` when pages do.
     pub(super) silent: Option<String>,
+    /// The run that speaks in its place, relative to results/.
+    pub(super) replaced_by: Option<String>,
 }
 
 impl Anchored {
@@ -165,6 +167,7 @@ fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Option<Anchored
         measured,
         declared,
         silent,
+        replaced_by: None,
     }))
 }
 
@@ -239,5 +242,6 @@ fn silence_older(runs: &mut [Anchored]) {
         };
         let newer = runs[at + rival - older].run.clone();
         runs[older].silent = Some(format!("superseded by `{newer}`"));
+        runs[older].replaced_by = Some(newer);
     }
 }

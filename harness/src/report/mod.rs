@@ -12,6 +12,8 @@ mod figure;
 mod lint;
 mod page;
 pub mod scorecard;
+mod status;
+mod tombstones;
 pub mod witness;
 
 use std::collections::BTreeMap;

@@ -16,9 +16,12 @@ use super::classes;
 use super::error::ReportError;
 use super::evidence::{Anchored, speaker};
 use super::figure::Style;
+use super::{status, tombstones};
 
 /// The generated pages; each has its template in reports/templates/.
 const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
+/// What pages include.
+const STATUS: &str = "status.md";
 
 /// The source of one page, or of several alike.
 pub(super) struct Template {
@@ -35,9 +38,11 @@ pub(super) fn read(root: &Path, file: &str) -> Result<String, ReportError> {
     fs::read_to_string(&path).map_err(|source| ReportError::Read { path, source })
 }
 
-/// Reads the template of every page.
+/// Reads the template of every page, and of what pages include.
 pub(super) fn read_templates(root: &Path) -> Result<Vec<Template>, ReportError> {
-    templates(root, &PAGES)
+    let mut found = templates(root, &PAGES)?;
+    found.extend(templates(root, &[STATUS])?);
+    Ok(found)
 }
 
 /// Reads the templates of these pages.
@@ -77,18 +82,18 @@ pub(super) fn render(
     tera.add_raw_templates(sources)
         .map_err(|error| template_error(&error))?;
     let context = context(runs, claims, about).map_err(|error| template_error(&error))?;
-    templates
+    PAGES
         .iter()
-        .map(|template| {
-            let text = tera
-                .render(template.page, &context)
-                .map_err(|error| template_error(&error));
-            Ok((template.page.to_owned(), text?))
+        .map(|page| {
+            let text = tera.render(page, &context);
+            let text = text.map_err(|error| template_error(&error));
+            Ok(((*page).to_owned(), text?))
         })
         .collect()
 }
 
-/// What templates see: `runs` (speaking), `latest` (the newest of them by envelope), `silent`, `claims`, `classes`.
+/// What templates see: `runs` (speaking), `latest` (the newest of them by envelope), `silent`, `claims`, `classes`,
+/// `status` (of all of it) and `tombstones` (figures that were replaced).
 fn context(runs: &[Anchored], claims: &[Claim], about: &About) -> tera::Result<Context> {
     let mut latest = Map::new();
     let mut speaking = Vec::new();
@@ -109,6 +114,8 @@ fn context(runs: &[Anchored], claims: &[Claim], about: &About) -> tera::Result<C
     context.insert("latest", &latest);
     context.insert("silent", &silent);
     context.insert("classes", &classes::context(about, runs, view));
+    context.insert("status", &status::context(runs));
+    context.insert("tombstones", &tombstones::context(runs));
     context.try_insert("claims", claims)?;
     Ok(context)
 }

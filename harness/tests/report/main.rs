@@ -10,4 +10,5 @@ mod evidence;
 mod fixture;
 mod pages;
 mod scorecard;
+mod values;
 mod witness;

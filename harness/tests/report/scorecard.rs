@@ -15,15 +15,21 @@ const ROW: &str = "prefix-caching-kv-reuse";
 
 /// A repository whose run of `session-small` has a server that takes `seconds` where ours takes one.
 fn beside_a_server(seconds: [f64; 5]) -> Repository {
-    let repository = Repository::published();
+    let repository = published();
     let run = Run::timed_beside_a_server("session-small", "timed", seconds).on_day(101);
     repository.anchor(&run);
-    let missing = "missing = [\"llama-server with flash attention\"]\n";
-    repository.edit(
-        EVIDENCE,
-        &format!("{missing}note = \"The same"),
-        "note = \"The same",
-    );
+    repository
+}
+
+/// A repository without runs whose row is bound to one place of `session-small`.
+fn published() -> Repository {
+    let repository = Repository::published();
+    let place = |arm: &str| {
+        format!("    {{ run = \"preamble-5\", arm = \"fused\", over = \"llama-server:{arm}\" }},\n")
+    };
+    repository.edit(EVIDENCE, &place("shared-fa1"), "");
+    let other = place("shared").replace("preamble-5", "session-small");
+    repository.edit(EVIDENCE, &place("shared"), &other);
     repository
 }
 
@@ -55,7 +61,7 @@ fn a_verdict_follows_the_samples_of_the_run_that_speaks() {
 
 #[test]
 fn a_sample_that_its_own_ratio_does_not_follow_from_is_broken_evidence() {
-    let repository = Repository::published();
+    let repository = published();
     let run = Run::timed_beside_a_server("session-small", "timed", [3.0; 5]).on_day(101);
     let pointer = "/arms/llama-server:shared/samples";
     let run = [0, 1, 2].into_iter().fold(run, |run, rep| {
@@ -72,7 +78,7 @@ fn a_sample_that_its_own_ratio_does_not_follow_from_is_broken_evidence() {
 
 #[test]
 fn unlike_settings_forbid_a_verdict_and_are_shown() {
-    let repository = Repository::published();
+    let repository = published();
     let run = Run::timed_beside_a_server("session-small", "timed", [3.0; 5]).on_day(101);
     let kv_dtype = "/arms/llama-server:shared/server/settings/kv_dtype";
     repository.anchor(&run.with(kv_dtype, "f16"));
@@ -103,7 +109,8 @@ fn floors_and_arms_of_our_own_are_no_peers() {
 #[test]
 fn one_run_backs_one_verdict() {
     let repository = beside_a_server([3.0; 5]);
-    repository.edit(EVIDENCE, "run = \"fleet-8\"", "run = \"session-small\"");
+    let fleet = "run = \"fleet-8\", arm = \"fused\", over = \"llama-server:shared\"";
+    repository.edit(EVIDENCE, fleet, &fleet.replace("fleet-8", "session-small"));
     let (message, code) = repository.refusal();
     assert_eq!(code, 1);
     for part in [
@@ -203,14 +210,9 @@ fn scorecard(repository: &Repository, arguments: &[&str]) -> (Option<i32>, Strin
 fn the_command_shows_all_rows_or_one_and_checks_its_pages() {
     // Of the present, so that it is neither too old nor from the future.
     let today = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
-    let repository = Repository::published();
+    let repository = published();
     let run = Run::timed_beside_a_server("session-small", "timed", [3.0; 5]).on_day(today);
     repository.anchor(&run);
-    repository.edit(
-        EVIDENCE,
-        "missing = [\"llama-server with flash attention\"]\nnote = \"The same",
-        "note = \"The same",
-    );
     repository.report();
     let (code, text, _) = scorecard(&repository, &[]);
     assert_eq!(code, Some(0));
@@ -258,7 +260,7 @@ fn evidence_that_got_too_old_to_speak_fails_the_check_by_name() {
 
 #[test]
 fn a_server_that_says_nothing_of_its_settings_is_not_alike() {
-    let repository = Repository::published();
+    let repository = published();
     let run = Run::timed_beside_a_server("session-small", "timed", [3.0; 5]).on_day(101);
     let settings = "/arms/llama-server:shared/server/settings";
     repository.anchor(&run.with(settings, Value::Null));

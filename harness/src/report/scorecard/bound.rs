@@ -22,7 +22,7 @@ struct File {
 }
 
 /// What speaks for one dimension.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bound {
     pub(super) dimension: String,
@@ -45,7 +45,7 @@ pub(super) struct Bound {
 }
 
 /// A place in the newest run that speaks for an envelope, or in a file of measurements.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
     /// The envelope, or the file below reports/scorecard.
@@ -56,6 +56,16 @@ pub(super) struct Place {
     pub(super) arm: Option<String>,
     /// Whom it is held against.
     pub(super) over: Option<String>,
+}
+
+impl Bound {
+    /// The same binding with one place alone.
+    pub(super) fn of_place(&self, place: &Place) -> Self {
+        Self {
+            from: vec![place.clone()],
+            ..self.clone()
+        }
+    }
 }
 
 impl Place {

@@ -15,6 +15,8 @@ use crate::table::grouped;
 
 /// Positions of a page (DESIGN, "Numeric contract").
 const PAGE_POSITIONS: u64 = 64;
+/// The share of its speed that decoding must keep (the unit of `kv_capacity_ratio_at_speed`).
+const SPEED_KEPT: f64 = 0.95;
 
 /// One arm of one run.
 struct Counted<'a> {
@@ -105,6 +107,35 @@ pub(super) fn hits_of_optimal(bound: &Bound, library: &Library<'_>) -> Result<Fo
         let against = "the printed share of the offline optimum; ours is held against a cache without a limit";
         Ok(it.found(share, None, against, sentence))
     })
+}
+
+/// How many times as many positions as in half precision the same bytes hold, in the type of `from`'s first place, where the second
+/// is half precision. Where it decodes slower than the bar allows, nothing is gained: one.
+pub(super) fn capacity_at_speed(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    let [small, half] = bound.from.as_slice() else {
+        let two = "it needs two places of `from`: a type of keys and values, and half precision";
+        return Err(Stop::Refused(two.to_owned()));
+    };
+    let (small, half) = (Counted::at(small, library)?, Counted::at(half, library)?);
+    let dtype = |it: &Counted<'_>| it.run.record.effective.kv_dtype.clone();
+    if dtype(&half) != "f16" || small.run.declared["workload"] != half.run.declared["workload"] {
+        let unlike = "the second place must ask the same of f16";
+        return Err(Stop::Refused(unlike.to_owned()));
+    }
+    let bytes = |it: &Counted<'_>| it.count("kv_bytes_peak", it.arm.kv_bytes_peak);
+    let decode = |it: &Counted<'_>| it.count("decode_ns", it.arm.decode_ns);
+    let capacity = bytes(&half)? as f64 / bytes(&small)?.max(1) as f64;
+    let speed = decode(&half)? as f64 / decode(&small)?.max(1) as f64;
+    let gained = if speed < SPEED_KEPT { 1.0 } else { capacity };
+    let sentence = format!(
+        "`{}` holds {capacity:.3} times the positions of f16 in the same bytes and decodes at {speed:.2} of its speed, medians.",
+        dtype(&small)
+    );
+    let mut found = small.found(gained, None, "the printed ratio", sentence);
+    let other = half.found(gained, None, "", String::new());
+    found.evidence.extend(other.evidence);
+    found.runs.extend(other.runs);
+    Ok(found)
 }
 
 /// Positions that hold keys and values over those that pages have, at the end of a run that evicted nothing: what was

@@ -11,7 +11,7 @@ use serde_json::Value;
 use workloads::trace::{Body, Line, Program};
 
 use super::bound::Bound;
-use super::metrics::{Found, Library, Stop, named};
+use super::metrics::{Found, Library, Stop, named, worst};
 use super::verdict::Measured;
 use crate::models::agree::{Agreement, PromptAgreement, SCHEMA};
 use crate::report::evidence::Anchored;
@@ -66,6 +66,17 @@ pub(super) fn mean_kld(bound: &Bound, library: &Library<'_>) -> Result<Found, St
     let sum = |it: &PromptAgreement| it.mean_kld_nats * it.positions as f64;
     let mean = prompts.iter().map(sum).sum::<f64>() / positions.max(1) as f64;
     Ok(of_prompts(bound, &agreement, &prompts, mean, Some(0.0)))
+}
+
+/// The least cosine between our logits of a position and the reference's, over all positions of all files that are bound.
+pub(super) fn least_cosine(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
+    worst(bound, |place| {
+        let one = bound.of_place(place);
+        let (agreement, prompts) = agreement(&one, library)?;
+        let least = prompts.iter().map(|it| it.cosine_min);
+        let least = least.fold(1.0, f64::min);
+        Ok(of_prompts(&one, &agreement, &prompts, least, Some(1.0)))
+    })
 }
 
 /// The file of agreement and the prompts of it that are bound, as `cell`.

@@ -13,7 +13,7 @@ use workloads::statistics::{Interval, judge, pair_ratios};
 use super::bound::{Bound, Place};
 use super::catalogue::Dimension;
 use super::verdict::{Measured, Noise};
-use super::{counts, files};
+use super::{counts, curves, files, latency};
 use crate::fairness::asymmetries;
 use crate::report::evidence::{Anchored, speaker};
 
@@ -123,10 +123,18 @@ impl<'a> Library<'a> {
 type Metric = fn(&Bound, &Library<'_>) -> Result<Found, Stop>;
 
 /// Every metric that can be read here, by the name the catalogue has; a narrower one by its dimension.
-const METRICS: [(&str, Metric); 14] = [
+const METRICS: [(&str, Metric); 19] = [
     ("decode_tok_s_ratio", cell_ratio),
     ("prefill_tok_s_ratio", cell_ratio),
-    ("agg_decode_tok_s_ratio", wall_ratio),
+    ("agg_decode_tok_s_ratio", cell_ratio),
+    (
+        "pareto_throughput_ratio_at_matched_tpot",
+        curves::matched_throughput,
+    ),
+    ("warm_ttft_ms", latency::warm_first_token),
+    ("deep_workflow_wallclock_ratio", wall_ratio),
+    ("kv_capacity_ratio_at_speed", counts::capacity_at_speed),
+    ("logit_cosine_vs_vendor", files::least_cosine),
     ("shared_prefix_req_s_ratio", wall_ratio),
     ("fleet_wallclock_ratio", wall_ratio),
     ("weight_stream_fraction_of_bandwidth", weight_stream),
@@ -173,9 +181,18 @@ pub(super) fn find(row: &Dimension, bound: &Bound, library: &Library<'_>) -> Res
 }
 
 /// Reads every place of a binding and keeps the one that is worst for us: the one whose interval, or exact value, begins
-/// lowest. All metrics read so are better with more. What differs in any of them differs.
+/// lowest, for metrics that are better with more. What differs in any of them differs.
 pub(super) fn worst(
     bound: &Bound,
+    read: impl Fn(&Place) -> Result<Found, Stop>,
+) -> Result<Found, Stop> {
+    worst_by(bound, lowest, read)
+}
+
+/// The same by a rank of the caller's: the place that has least of it is the worst.
+pub(super) fn worst_by(
+    bound: &Bound,
+    rank: fn(&Found) -> f64,
     read: impl Fn(&Place) -> Result<Found, Stop>,
 ) -> Result<Found, Stop> {
     let mut places = bound.from.iter();
@@ -183,7 +200,7 @@ pub(super) fn worst(
     let mut worst = read(places.next().ok_or_else(none)?)?;
     for place in places {
         let mut found = read(place)?;
-        if lowest(&found) < lowest(&worst) {
+        if rank(&found) < rank(&worst) {
             std::mem::swap(&mut found, &mut worst);
         }
         worst.evidence.extend(found.evidence);
@@ -214,22 +231,34 @@ fn lowest(found: &Found) -> f64 {
     }
 }
 
+/// What is unlike between an arm of ours and one of another engine in the same run, with what withholds their row.
+pub(super) fn sides(run: &Anchored, arm: &str, over: &str) -> Result<Vec<String>, Stop> {
+    if !is_server(over) {
+        return Err(Stop::Refused(format!(
+            "`{over}` is no other engine: a floor or an arm of our own is no peer"
+        )));
+    }
+    let record = &run.record;
+    let theirs = arm_of(record, over)?;
+    let mut differs = asymmetries(theirs, &record.effective);
+    let settings = theirs.server.as_ref().and_then(|it| it.settings.as_ref());
+    if settings.is_none() {
+        differs.push(format!("`{over}` says nothing of its settings"));
+    }
+    let mut written = record.ratios.iter();
+    let written = written.find(|it| it.arm == arm && it.denominator == over);
+    differs.extend(written.and_then(|it| it.withheld.clone()));
+    Ok(differs)
+}
+
 /// The two sides of a ratio of walls: how many times as long the other takes for the same requests.
 fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
     worst(bound, |place| {
         let run = library.run(place)?;
         let record = &run.record;
         let (arm, over) = (named(place.arm.as_ref())?, named(place.over.as_ref())?);
-        if !is_server(over) {
-            return Err(Stop::Refused(format!(
-                "`{over}` is no other engine: a floor or an arm of our own is no peer"
-            )));
-        }
-        let of = |name: &str| {
-            let missing = || Stop::Waits(format!("{} has no arm `{name}`", run.directory()));
-            record.arms.get(name).ok_or_else(missing)
-        };
-        let (ours, theirs) = (of(arm)?, of(over)?);
+        let differs = sides(run, arm, over)?;
+        let (ours, theirs) = (arm_of(record, arm)?, arm_of(record, over)?);
         let written = record.ratios.iter();
         let mut written = written.filter(|it| it.arm == arm && it.denominator == over);
         let written = written.next().ok_or_else(|| {
@@ -238,12 +267,6 @@ fn wall_ratio(bound: &Bound, library: &Library<'_>) -> Result<Found, Stop> {
                 run.directory()
             ))
         })?;
-        let mut differs = asymmetries(theirs, &record.effective);
-        let settings = theirs.server.as_ref().and_then(|it| it.settings.as_ref());
-        if settings.is_none() {
-            differs.push(format!("`{over}` says nothing of its settings"));
-        }
-        differs.extend(written.withheld.clone());
         let samples = |it: &Sample| (it.rep, it.wall_ns);
         let pairs = paired(&ours.samples, &theirs.samples, samples);
         let (median, noise) = judged(pairs)?;
@@ -382,7 +405,7 @@ pub(super) fn named(name: Option<&String>) -> Result<&str, Stop> {
     name.map(String::as_str).ok_or_else(missing)
 }
 
-fn cell<'a>(run: &'a Anchored, place: &Place) -> Result<&'a CellRecord, Stop> {
+pub(super) fn cell<'a>(run: &'a Anchored, place: &Place) -> Result<&'a CellRecord, Stop> {
     let name = place.cell.as_deref().unwrap_or_default();
     let mut cells = run.record.cells.iter().flatten();
     let missing = || Stop::Refused(format!("{} has no cell `{name}`", run.directory()));
@@ -401,7 +424,7 @@ fn paired<T>(ours: &[T], theirs: &[T], of: impl Fn(&T) -> (usize, u64)) -> Optio
 }
 
 /// Median of ratios and what is known of its noise.
-fn judged(ratios: Option<Vec<f64>>) -> Result<(f64, Noise), Stop> {
+pub(super) fn judged(ratios: Option<Vec<f64>>) -> Result<(f64, Noise), Stop> {
     let ratios = ratios.ok_or_else(|| Stop::Broken("a sample took no time".to_owned()))?;
     let found = judge(&ratios);
     let median = found

@@ -1,13 +1,15 @@
 //! The scorecard: where this project stands on every axis the field is judged by. Verdicts are computed from committed
 //! evidence by one rule; what has no evidence says so.
 //!
-//! Data flows one way: catalogue and bindings -> values (`metrics`, `counts`, `files`) -> rulings (`verdict`) -> rows, counts
+//! Data flows one way: catalogue and bindings -> values (`metrics`, `curves`, `latency`, `counts`, `files`) -> rulings (`verdict`) -> rows, counts
 //! and scores (here) -> pages and the command's output (`pages`, `show`).
 
 mod bound;
 mod catalogue;
 mod counts;
+mod curves;
 mod files;
+mod latency;
 mod metrics;
 mod pages;
 pub mod show;
