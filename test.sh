@@ -75,6 +75,11 @@ if [ "$tier" = full ]; then
     "$harness" model agree smollm2-135m --with ../shared/golden/real --by "Hugging Face transformers 5.24.0 (PyTorch 2.15.0, CPU, float32)" \
       --out target/agreement.json
     cmp target/agreement.json reports/scorecard/agreement.json
+    for family in llama llama_rope_linear llama_rope_llama3 mistral_swa qwen2 qwen3; do
+      "$harness" model agree "../shared/golden/tiny/$family" --with "../shared/golden/tiny/$family/golden.safetensors" \
+        --by "Hugging Face transformers 5.24.0 (PyTorch 2.15.0, CPU, float32)" --out "target/agreement-$family.json"
+      cmp "target/agreement-$family.json" "reports/scorecard/agreement/$family.json"
+    done
   else
     echo "agreement with transformers: ../shared/golden is absent" >> "$FAK_SKIPS"
   fi

@@ -22,7 +22,6 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "preamble-5",
     "deep-35",
     "warm-prefix-2048",
-    "warm-prefix-6144",
     "kv-f16",
     "kv-q8_0",
     "radix-few-shot",
