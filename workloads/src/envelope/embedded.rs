@@ -19,7 +19,6 @@ const EMBEDDED: &[(&str, &str)] = texts![
     "session-50x5-f16",
     "fleet-8",
     "fleet-32",
-    "preamble-5",
     "deep-35",
     "warm-prefix-2048",
     "kv-f16",
