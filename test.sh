@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./test.sh [core|full]: sets up what the tier needs, by apt and pip and cargo only, and runs it.
 #   core  format, lints, unit and whole-program tests, pages up to date, the smoke envelope and its gate
-#   full  core, every gate, those of the radix streams on another kernel set too, a replay, each check of the auditor left out in turn, the long goldens, agreement with transformers, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
+#   full  core, every gate, those of the radix streams on another kernel set too, a replay, each check of the auditor left out in turn, the long goldens, agreement with transformers, exports read by others, pages in a browser, invariance on a real model, instruction counts and floors of kernels, fuzz minutes,
 #         the quantised model against llama.cpp
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -100,6 +100,19 @@ if [ "$tier" = full ]; then
   python3 -m pip install --quiet --upgrade --target target/python jsonschema==4.26.0
   "$harness" audit --all --json > target/audit.json
   PYTHONPATH=target/python python3 audit/tests/schemas/independent.py target/audit.json
+  say "what is exported is read by programs of others"
+  python3 -m pip install --quiet --upgrade --target target/python inference-doctor==0.4.1 polars==2.1.0
+  PYTHONPATH=target/python python3 harness/tests/exports/readers.py "$harness"
+  say "pages of runs in a browser, at two widths and in two colour schemes"
+  command -v chromium > /dev/null || { apt-get update --quiet && apt-get install --yes --quiet chromium fonts-dejavu-core; } > /dev/null || true
+  if command -v chromium > /dev/null; then
+    python3 -m pip install --quiet --upgrade --target target/python playwright==1.65.2
+    rm -rf target/pages
+    "$harness" report --html target/pages
+    PYTHONPATH=target/python python3 harness/tests/browser/pages.py target/pages results
+  else
+    echo "pages in a browser: no chromium, and apt has none" >> "$FAK_SKIPS"
+  fi
   say "llama.cpp loads the file we wrote and continues as we do"
   python3 -m pip install --quiet --no-deps --upgrade --target target/python xllamacpp==2026.10.11549
   PYTHONPATH=target/python python3 engine/tests/llama_cpp.py "$harness" \

@@ -7,6 +7,7 @@
 mod admission;
 mod arms;
 mod arrivals;
+mod attest;
 mod ceilings;
 mod cell;
 mod cells;
@@ -44,6 +45,7 @@ mod toml;
 mod trace;
 mod tree;
 
+pub use attest::{Attestation, KeyRefused, audit_attested, audit_attested_with};
 pub use index::{IndexReport, audit_index, audit_index_with};
 pub use notebook::{Checks, Finding, Layer, Site};
 pub use record::{Divergence, Identity};

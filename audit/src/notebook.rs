@@ -49,11 +49,13 @@ pub enum Layer {
     Identity,
     /// `results/INDEX` against the directories.
     Anchor,
+    /// What was signed over a run, and by whom.
+    Attestation,
 }
 
 impl Layer {
     /// Every family, from the outermost inwards.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Seal,
         Self::Declared,
         Self::Format,
@@ -68,6 +70,7 @@ impl Layer {
         Self::Record,
         Self::Identity,
         Self::Anchor,
+        Self::Attestation,
     ];
 }
 

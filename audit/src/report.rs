@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::attest::Attestation;
 use crate::notebook::{Finding, Notebook};
 use crate::record::Identity;
 use crate::run::Followed;
@@ -51,10 +52,18 @@ pub struct Report {
     pub asserted: BTreeMap<&'static str, u64>,
     /// What was not checked, in words.
     pub not_checked: Vec<String>,
+    /// Where the auditor gave a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Attestation>,
 }
 
 impl Report {
-    pub(crate) fn new(dir: &Path, followed: Option<Followed>, notes: Notebook) -> Self {
+    pub(crate) fn new(
+        dir: &Path,
+        followed: Option<Followed>,
+        attestation: Option<Attestation>,
+        notes: Notebook,
+    ) -> Self {
         let exit_code = match &followed {
             Some(Followed::Ran(identity)) if notes.is_clean() => u8::from(!identity.equal),
             Some(Followed::Counted) if notes.is_clean() => 0,
@@ -85,6 +94,7 @@ impl Report {
                 .chain(notes.not_checked)
                 .chain([UNANCHORED.to_owned()])
                 .collect(),
+            attestation,
         }
     }
 
@@ -154,11 +164,29 @@ impl Report {
             let colon = if kinds.is_empty() { "" } else { ": " };
             let _ = writeln!(text, "{title:<12} {total}{colon}{}", kinds.join(", "));
         }
+        if let Some(attestation) = &self.attestation {
+            let _ = writeln!(text, "attestation  {}", attested(attestation));
+        }
         let _ = writeln!(text, "not checked");
         for words in &self.not_checked {
             let _ = writeln!(text, "  {words}");
         }
         text
+    }
+}
+
+/// What an attestation proves.
+fn attested(it: &Attestation) -> String {
+    let (file, keyid) = (&it.file, &it.keyid);
+    if it.holds {
+        format!(
+            "{file}: whoever holds the key that was given (keyid {keyid}) says that exactly these files are the run, of this \
+             envelope, model and source. It proves who says so"
+        )
+    } else {
+        format!(
+            "{file} does not hold by the key that was given (keyid {keyid}), so it proves nothing"
+        )
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::arms::{Arms, Servers, Traces, stem};
+use crate::attest::{self, Signed};
 use crate::cell::{Cell, CellDemands, EngineWork, flash_attention};
 use crate::cells::{self, CellTraces};
 use crate::counted;
@@ -34,9 +35,16 @@ pub fn audit_run(dir: &Path) -> Report {
 
 /// The same with these checks only.
 pub fn audit_run_with(dir: &Path, checks: Checks) -> Report {
+    audited(dir, checks, None)
+}
+
+/// The same, and the attestation that the auditor has a key for.
+pub(crate) fn audited(dir: &Path, checks: Checks, signed: Option<&Signed>) -> Report {
     let mut notes = Notebook::new(checks);
-    let followed = examine(dir, &mut notes);
-    Report::new(dir, followed, notes)
+    let sums = seal::check(dir, &mut notes);
+    let followed = sums.as_ref().and_then(|it| examine(dir, it, &mut notes));
+    let attestation = signed.map(|it| attest::check(dir, sums.as_ref(), it, &mut notes));
+    Report::new(dir, followed, attestation, notes)
 }
 
 /// What must be known of an envelope before it can be read strictly.
@@ -59,15 +67,14 @@ pub(crate) enum Followed {
 }
 
 /// What the evidence is, where it could be followed that far; every other way out leaves a finding.
-fn examine(dir: &Path, notes: &mut Notebook) -> Option<Followed> {
-    let sums = seal::check(dir, notes)?;
+fn examine(dir: &Path, sums: &Sums, notes: &mut Notebook) -> Option<Followed> {
     declared::check(dir, notes);
     // What cannot even be peeked into is for the strict reading to complain of.
     let peek: Option<Peek> = format::read(dir, "envelope.json", &mut Notebook::default());
     match peek.as_ref().map(|peek| peek.workload.kind.as_str()) {
-        Some("engine") => examine_cells(dir, &sums, notes).map(Followed::Ran),
-        Some("counts") => examine_counts(dir, &sums, notes),
-        _ => examine_session(dir, &sums, notes).map(Followed::Ran),
+        Some("engine") => examine_cells(dir, sums, notes).map(Followed::Ran),
+        Some("counts") => examine_counts(dir, sums, notes),
+        _ => examine_session(dir, sums, notes).map(Followed::Ran),
     }
 }
 

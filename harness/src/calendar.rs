@@ -40,6 +40,13 @@ pub fn dashed(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// `yyyy-mm-ddThh:mm:ssZ`, as RFC 3339 writes a moment.
+pub fn moment(unix_s: u64) -> String {
+    let second = unix_s % 86_400;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", dashed(unix_s))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +63,6 @@ mod tests {
             assert_eq!(dashed(unix_s), date);
             assert_eq!(compact(unix_s), date.replace('-', ""));
         }
+        assert_eq!(moment(951_827_696), "2000-02-29T12:34:56Z");
     }
 }

@@ -4,6 +4,8 @@
 
 mod baseline;
 mod describe;
+#[cfg(feature = "report")]
+mod exporting;
 mod judging;
 mod model;
 
@@ -18,9 +20,11 @@ use baseline::{attached, program};
 pub use describe::{
     CompareWorkArguments, FanoutArguments, SessionArguments, Shown, Subject, TaskArguments,
 };
+#[cfg(feature = "report")]
+pub use exporting::{ExportArguments, QueryArguments};
 pub use judging::{
-    AuditArguments, ClaimsArguments, CompareArguments, ExplainArguments, GateArguments,
-    KvArguments, ScorecardArguments,
+    AttestArguments, AuditArguments, ClaimsArguments, CompareArguments, ExplainArguments,
+    GateArguments, KvArguments, ReportArguments, ScorecardArguments,
 };
 pub use model::{
     AgreeArguments, EngineArguments, GenerateArguments, LogitsArguments, ModelAction,
@@ -79,13 +83,22 @@ pub enum Command {
     Run(RunArguments),
     /// Verify evidence: recount every figure from the traces
     #[command(
-        override_usage = "harness audit <DIR> [--replay N%] [--json]\n       harness audit --all [--json]",
+        override_usage = "harness audit <DIR> [--replay N%] [--json]\n       harness audit <DIR> --key PUBLIC.pem [--attestation FILE] \
+                          [--json]\n       harness audit --all [--json]",
         after_help = "Examples:
   harness audit results/local/smoke/20260102-1
   harness audit --all         every run in results/INDEX
-  harness audit results/local/smoke/20260102-1 --replay 10%"
+  harness audit results/local/smoke/20260102-1 --replay 10%
+  harness audit results/local/smoke/20260102-1 --key ~/keys/of-the-lab.pem    who vouches for it"
     )]
     Audit(AuditArguments),
+    /// Sign a sealed run: an in-toto statement over its files, beside it
+    #[command(after_help = "Example:
+  openssl genpkey -algorithm ed25519 -out ~/keys/mine.pem
+  harness attest results/local/smoke/20260102-1 --key ~/keys/mine.pem
+
+Exit codes: 0 signed, 2 usage or a key that cannot sign, 4 the run's evidence is broken")]
+    Attest(AttestArguments),
     /// Audit a sealed run and publish it under results/
     #[command(after_help = "Example:\n  harness anchor results/local/smoke/20260102-1")]
     Anchor {
@@ -121,13 +134,15 @@ Exit codes: 0 drawn, 2 the run does not say, 4 its evidence is broken")]
 Exit codes: 0 same work and every time judged, 1 counters or answers differ, 3 unlike runs or no verdict,
 5 an arm of a run failed")]
     Compare(CompareArguments),
-    /// Regenerate README.md, CLAIMS.md, BENCHMARK-AUTHORITY.md and the scorecard's pages
+    /// Regenerate README.md, CLAIMS.md, BENCHMARK-AUTHORITY.md, the page on serving, the scorecard's pages and those of runs
     #[cfg(feature = "report")]
-    Report {
-        /// Write nothing; fail if any page would change
-        #[arg(long)]
-        check: bool,
-    },
+    #[command(after_help = "Examples:
+  harness report
+  harness report --check
+  harness report --html target/pages --png
+
+Exit codes: 0 done, 1 a page differs or is not to be there, 2 a file cannot be read or written, 4 evidence is broken")]
+    Report(ReportArguments),
     /// Whether each claim still stands: evidence tracked, none older than the source it speaks of, witnesses seen again
     #[cfg(feature = "report")]
     #[command(after_help = "Examples:
@@ -146,6 +161,25 @@ Exit codes: 0 every claim stands, 1 one does not, 2 claims.toml is wrong, 4 evid
 
 Exit codes: 0 computed, 1 a page is not what the evidence says, 3 evidence is too old to say it, 4 evidence is broken")]
     Scorecard(ScorecardArguments),
+    /// SQL over all results: runs, samples, ratios, requests
+    #[cfg(feature = "report")]
+    #[command(after_help = "Examples:
+  harness query                       tables and columns, each with what it means
+  harness query \"SELECT arm, MEDIAN(wall_ns) AS wall_ns FROM samples WHERE envelope = 'session-50x5' AND speaks GROUP BY arm ORDER BY wall_ns\"
+  harness query \"SELECT arm, denominator, wall, low, high, verdict FROM ratios WHERE envelope = 'zero-shared' AND speaks\" --json
+
+Exit codes: 0 answered, 2 the query is wrong, 4 evidence is broken")]
+    Query(QueryArguments),
+    /// Files that other tools read: vLLM's, AIPerf's and llama.cpp's layouts, CSV, Parquet
+    #[cfg(feature = "report")]
+    #[command(after_help = "Examples:
+  harness export session-small --format vllm-bench --arm fused --out fused        a file for each repetition
+  harness export engine-decode --format llama-bench --out -
+  harness export --all --format parquet --out samples.parquet
+  harness export results/local/smoke/20260102-1 --format csv --table ratios --out -
+
+Exit codes: 0 written, 2 usage, 4 evidence is broken, 5 no repetition completed")]
+    Export(ExportArguments),
     /// Token accounting by closed form, without a model
     Describe {
         /// What is described.

@@ -4,6 +4,7 @@
 //! (`workloads::summary`), or verifying evidence (`audit`).
 
 pub mod anchor;
+pub mod attest;
 pub mod baseline;
 pub mod build_facts;
 pub mod calendar;
@@ -13,6 +14,8 @@ pub mod counted;
 pub mod describe;
 pub mod error;
 pub mod explain;
+#[cfg(feature = "report")]
+pub mod export;
 pub mod fairness;
 pub mod files;
 pub mod gate;
@@ -26,14 +29,18 @@ pub mod programs;
 pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;
+pub mod requests;
 pub mod run;
 pub mod seal;
 pub mod sealed;
 pub mod selftest;
 pub mod table;
+#[cfg(feature = "report")]
+pub mod tables;
 pub mod world;
 
 use std::io::{Read, Write};
+use std::path::Path;
 
 use cli::{AuditArguments, BaselineAction, Command, ModelAction, Tested};
 use error::Error;
@@ -56,18 +63,18 @@ pub fn execute(
         Command::Explain(arguments) => explain::explain(arguments, world, out),
         Command::Kv(arguments) => kv::kv(arguments, world, out),
         Command::Compare(arguments) => compare::compare(arguments, world, out),
+        Command::Attest(arguments) => attest::attest(arguments, world, out),
         Command::Anchor { directory } => anchor::anchor(directory, world, out),
         #[cfg(feature = "report")]
-        Command::Report { check } => {
-            let outcome = report::report(&world.working_directory, *check)?;
-            let trees = build_facts::facts(world).trees;
-            write!(out, "{}", outcome.render(trees.as_ref()))?;
-            Ok(outcome.exit_code())
-        }
+        Command::Report(arguments) => report::command(arguments, world, out),
         #[cfg(feature = "report")]
         Command::Claims(arguments) => report::witness::claims(arguments, world, out),
         #[cfg(feature = "report")]
         Command::Scorecard(arguments) => report::scorecard::show::scorecard(arguments, world, out),
+        #[cfg(feature = "report")]
+        Command::Query(arguments) => tables::query::query(arguments, world, out),
+        #[cfg(feature = "report")]
+        Command::Export(arguments) => export::export(arguments, world, out),
         Command::Describe { subject } => describe::describe(subject, world, out),
         Command::Invariance(arguments) => invariance::invariance(arguments, world, clock, out),
         Command::Machine(format) => machine::print(format.json, world.cores, out),
@@ -97,7 +104,15 @@ fn verify_evidence(
             let usage = format!("no directory {}; give a run directory", directory.display());
             return Err(Error::Usage(usage));
         }
-        let report = audit::audit_run(&path);
+        let report = match &arguments.key {
+            Some(key) => {
+                let at = |file: &Path| world.working_directory.join(file);
+                let attestation = arguments.attestation.as_deref().map(at);
+                audit::audit_attested(&path, &at(key), attestation.as_deref())
+                    .map_err(|refused| Error::Usage(refused.to_string()))?
+            }
+            None => audit::audit_run(&path),
+        };
         (
             report.exit_code(),
             report.render(),

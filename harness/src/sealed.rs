@@ -256,7 +256,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 }
 
 /// A trace of a session's arm or of our engine's work; `None` if another program's, or a score.
-fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
+pub(crate) fn read_trace(directory: &Path, path: String) -> Result<Option<Trace>, Error> {
     let text = files::read_text(&directory.join(&path))?;
     let lines: Vec<Line> = (1..)
         .zip(text.lines())

@@ -11,6 +11,8 @@
 //! any check is made; `shapes` holds the structs to that.
 #![allow(clippy::unwrap_used)] // it stands on the tests' own helpers, and a broken one may stop it
 
+#[path = "../../tests/corpus/attested.rs"]
+mod attested;
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
 #[path = "../../tests/corpus/judge.rs"]

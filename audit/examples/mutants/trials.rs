@@ -8,6 +8,7 @@ use std::path::Path;
 use audit::{Checks, Finding, Site, audit_index_with, audit_run_with};
 use tempfile::TempDir;
 
+use crate::attested::{self, Attested};
 use crate::judge::{given_away, index_given_away, make};
 use crate::replaced::{self, Replaced};
 use crate::rows::{Catcher, Forgery, rows};
@@ -24,6 +25,7 @@ pub(crate) struct Trial {
 enum Lie {
     Run(&'static Forgery),
     Index(&'static Replaced),
+    Attestation(&'static Attested),
 }
 
 /// What an audit makes of a forged run without one check.
@@ -49,7 +51,12 @@ pub(crate) fn all() -> Vec<Trial> {
         (replaced.tell)(dir.path());
         Trial::new(replaced.name, dir, Lie::Index(replaced))
     });
-    runs.chain(indexes).collect()
+    let attestations = attested::ROWS.iter().map(|row| {
+        let dir = tempfile::tempdir().unwrap();
+        attested::make(row, dir.path());
+        Trial::new(row.name, dir, Lie::Attestation(row))
+    });
+    runs.chain(indexes).chain(attestations).collect()
 }
 
 impl Trial {
@@ -88,6 +95,11 @@ impl Lie {
             Self::Index(replaced) => {
                 let report = audit_index_with(dir, checks);
                 let named = index_given_away(replaced, &report);
+                (report.exit_code(), report.findings, named)
+            }
+            Self::Attestation(row) => {
+                let report = attested::audited(dir, checks);
+                let named = attested::given_away(row, &report);
                 (report.exit_code(), report.findings, named)
             }
         }

@@ -6,6 +6,7 @@
 //! misses which lie (the example `mutants`).
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // tests
 
+mod attested;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod judge;
@@ -97,9 +98,38 @@ fn what_only_the_anchor_can_catch_passes_alone_and_breaks_the_index() {
 }
 
 #[test]
+fn a_forged_attestation_is_named_and_passes_only_without_the_checks_of_attestations() {
+    let honest = tempfile::tempdir().unwrap();
+    let place = fixture::attested::Place::with_run(honest.path());
+    place.attest();
+    let report = attested::audited(honest.path(), Checks::default());
+    assert_eq!(report.exit_code(), 0, "{}", report.render());
+    for row in attested::ROWS {
+        let root = tempfile::tempdir().unwrap();
+        attested::make(row, root.path());
+        let report = attested::audited(root.path(), Checks::default());
+        let (name, said) = (row.name, report.render());
+        assert!(
+            attested::given_away(row, &report),
+            "{name}: {:?}, not in\n{said}",
+            row.word
+        );
+        assert!(report.attestation.is_some_and(|it| !it.holds), "{name}");
+        let blind = attested::audited(root.path(), Checks::without(Layer::Attestation));
+        assert_eq!(blind.exit_code(), 0, "{name}: {}", blind.render());
+        assert_eq!(
+            audit_run(&place.run).exit_code(),
+            0,
+            "{name}: the run alone is whole"
+        );
+    }
+}
+
+#[test]
 fn without_any_one_family_of_checks_some_forgery_gets_through() {
     let rows = rows();
-    for layer in Layer::ALL.into_iter().filter(|it| *it != Layer::Anchor) {
+    let of_runs = |it: &Layer| !matches!(it, Layer::Anchor | Layer::Attestation);
+    for layer in Layer::ALL.into_iter().filter(of_runs) {
         let through = rows.iter().find(|forgery| {
             let dir = tempfile::tempdir().unwrap();
             let aimed = forgery.catcher == Catcher::Layer(layer);
@@ -119,12 +149,13 @@ fn the_table_is_of_different_lies_about_honest_runs() {
     let rows = rows();
     let mut names: Vec<&str> = rows.iter().map(|it| it.name).collect();
     names.extend(replaced::ROWS.iter().map(|it| it.name));
+    names.extend(attested::ROWS.iter().map(|it| it.name));
     eprintln!("{} forged runs", names.len());
     assert!(names.len() >= 200);
     names.sort_unstable();
     names.dedup();
     assert!(
-        names.len() == rows.len() + replaced::ROWS.len(),
+        names.len() == rows.len() + replaced::ROWS.len() + attested::ROWS.len(),
         "a name is used twice"
     );
     for honest in [

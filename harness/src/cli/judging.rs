@@ -15,6 +15,12 @@ pub struct AuditArguments {
     /// Every run in results/INDEX
     #[arg(long)]
     pub all: bool,
+    /// Also verify who signed the run, by their public ed25519 key in PEM; one that lies with the evidence is refused
+    #[arg(long, value_name = "PUBLIC.pem", conflicts_with_all = ["all", "replay"])]
+    pub key: Option<PathBuf>,
+    /// The attestation; DIR.intoto.json when left out
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub attestation: Option<PathBuf>,
     /// Run this share of the requests again and compare ids and logits
     #[arg(long, value_name = "N%", conflicts_with = "all", value_parser = percent)]
     pub replay: Option<u32>,
@@ -28,6 +34,22 @@ pub struct AuditArguments {
     /// Which requests are drawn; from the clock when left out, and printed
     #[arg(long, requires = "replay", value_name = "N")]
     pub seed: Option<u64>,
+    /// One JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `attest`.
+#[derive(Debug, Args)]
+pub struct AttestArguments {
+    /// A sealed run
+    pub directory: PathBuf,
+    /// Your private ed25519 key: PKCS#8 in PEM, not encrypted
+    #[arg(long, value_name = "KEY.pem")]
+    pub key: PathBuf,
+    /// Where the attestation goes; beside the run as DIR.intoto.json when left out
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// One JSON document instead of text
     #[arg(long)]
     pub json: bool,
@@ -138,4 +160,18 @@ fn percent(text: &str) -> Result<u32, String> {
     number
         .filter(|percent| (1..=100).contains(percent))
         .ok_or_else(|| "give 1% to 100%".to_owned())
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Write nothing; fail if any page would change
+    #[arg(long)]
+    pub check: bool,
+    /// Write a page for each run and an index as HTML files too, each whole in itself
+    #[arg(long, value_name = "DIR", conflicts_with = "check")]
+    pub html: Option<PathBuf>,
+    /// The plots of those pages as PNG files too
+    #[arg(long, requires = "html")]
+    pub png: bool,
 }

@@ -68,6 +68,12 @@ pub enum ReportError {
         /// What is wrong with it and what to type instead.
         message: String,
     },
+    /// What is said of serving does not follow from claims and scorecard.
+    #[error("reports/serving.toml: {message}")]
+    Serving {
+        /// What is wrong with it and what to type instead.
+        message: String,
+    },
     /// What is said of envelopes and their groups is wrong.
     #[error("{0}")]
     Groups(workloads::Error),
@@ -117,6 +123,9 @@ pub enum ReportError {
         /// What is wrong with its evidence.
         message: String,
     },
+    /// A plot of a run page cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] super::runs::plots::Failure),
     /// Digits in prose.
     #[error(
         "{}\nNumbers come from results: write a placeholder, put code in backticks, or add a name to reports/allow.txt",

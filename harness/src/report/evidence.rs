@@ -18,23 +18,25 @@ use crate::calendar::dashed;
 
 /// One anchored run.
 #[derive(Debug)]
-pub(super) struct Anchored {
+pub(crate) struct Anchored {
     /// Its directory, relative to results/.
-    pub(super) run: String,
-    pub(super) record: RunRecord,
+    pub(crate) run: String,
+    /// Of its SHA256SUMS, as results/INDEX anchors it.
+    pub(super) sums_sha256: String,
+    pub(crate) record: RunRecord,
     /// run.json as read, for bindings by path.
-    pub(super) measured: Value,
+    pub(crate) measured: Value,
     /// envelope.json as read.
-    pub(super) declared: Value,
+    pub(crate) declared: Value,
     /// Why no page speaks from it; `None` when pages do.
-    pub(super) silent: Option<String>,
+    pub(crate) silent: Option<String>,
     /// The run that speaks in its place, relative to results/.
     pub(super) replaced_by: Option<String>,
 }
 
 impl Anchored {
     /// When the run was last worked on.
-    pub(super) fn started_unix_s(&self) -> Option<u64> {
+    pub(crate) fn started_unix_s(&self) -> Option<u64> {
         self.record
             .sittings
             .iter()
@@ -43,12 +45,12 @@ impl Anchored {
     }
 
     /// The day of that, as pages show it.
-    pub(super) fn date(&self) -> Option<String> {
+    pub(crate) fn date(&self) -> Option<String> {
         self.started_unix_s().map(dashed)
     }
 
     /// Whether the embedded envelope of this name asks something else by now. The run still says what it was asked.
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(crate) fn is_outdated(&self) -> bool {
         let none = Overrides::default();
         let today = match Declared::named(&self.record.envelope) {
             Ok(Declared::Session(it)) => it.resolve(&none, 1).ok().map(|it| json!(it.workload)),
@@ -59,26 +61,21 @@ impl Anchored {
     }
 
     /// Its directory, relative to the repository root.
-    pub(super) fn directory(&self) -> String {
+    pub(crate) fn directory(&self) -> String {
         format!("results/{}", self.run)
     }
 }
 
 /// The run an envelope's claims quote: the newest that speaks, whatever its machine.
-pub(super) fn speaker<'a>(runs: &'a [Anchored], envelope: &str) -> Option<&'a Anchored> {
+pub(crate) fn speaker<'a>(runs: &'a [Anchored], envelope: &str) -> Option<&'a Anchored> {
     runs.iter()
         .filter(|run| run.silent.is_none() && run.record.envelope == envelope)
         .max_by_key(|run| run.started_unix_s())
 }
 
 /// Every run of results/INDEX, sorted by directory, each with its standing. No INDEX means no runs.
-pub(super) fn load(root: &Path) -> Result<Vec<Anchored>, ReportError> {
-    let path = root.join("results/INDEX");
-    let index = match fs::read_to_string(&path) {
-        Ok(index) => index,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ReportError::Read { path, source }),
-    };
+pub(crate) fn load(root: &Path) -> Result<Vec<Anchored>, ReportError> {
+    let index = read_index(root)?;
     let mut seen = BTreeSet::new();
     let mut runs = Vec::new();
     for (number, line) in index.split_inclusive('\n').enumerate() {
@@ -100,6 +97,33 @@ pub(super) fn load(root: &Path) -> Result<Vec<Anchored>, ReportError> {
     silence_older(&mut runs);
     runs.sort_by(|a, b| a.run.cmp(&b.run));
     Ok(runs)
+}
+
+fn read_index(root: &Path) -> Result<String, ReportError> {
+    let path = root.join("results/INDEX");
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|source| ReportError::Read { path, source }),
+    }
+}
+
+/// Counted runs of results/INDEX, sorted: they have no arms and no page quotes them. Whether they are whole is for `load` to say.
+pub(super) fn counted(root: &Path) -> Result<Vec<String>, ReportError> {
+    let index = read_index(root)?;
+    let mut found = Vec::new();
+    for (_, run) in index.lines().filter_map(|line| line.split_once("  ")) {
+        let path = root.join("results").join(run).join("run.json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(source) => return Err(ReportError::Read { path, source }),
+        };
+        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        if record["schema"] == COUNTS_SCHEMA {
+            found.push(run.to_owned());
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 fn is_sha256(text: &str) -> bool {
@@ -163,6 +187,7 @@ fn load_run(root: &Path, sums_sha256: &str, run: &str) -> Result<Option<Anchored
     let silent = unfit(&record).map(String::from);
     Ok(Some(Anchored {
         run: run.into(),
+        sums_sha256: sums_sha256.into(),
         record,
         measured,
         declared,

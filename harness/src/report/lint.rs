@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::error::ReportError;
 use super::page::{self, Template};
+use super::serving;
 
 /// What is bound to the scorecard.
 const EVIDENCE: &str = "reports/scorecard/evidence.toml";
@@ -34,7 +35,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Lints every template, claims.toml, and the notes of what is bound to the scorecard.
+/// Lints every template, claims.toml, what is said of serving, and the notes of what is bound to the scorecard.
 pub(super) fn lint<'a>(
     root: &Path,
     templates: impl Iterator<Item = &'a Template>,
@@ -47,7 +48,10 @@ pub(super) fn lint<'a>(
         .collect();
     let mut violations = Vec::new();
     for template in templates {
-        let prose = blank_template_tags(&template.text);
+        let mut prose = blank_template_tags(&template.text);
+        if template.file.ends_with(".html.tera") {
+            prose = blank_markup(&prose);
+        }
         scan(&template.file, &prose, &allowed, &mut violations);
     }
     let claims = page::read(root, "reports/claims.toml")?;
@@ -61,16 +65,16 @@ pub(super) fn lint<'a>(
     };
     let prose: String = claims.split_inclusive('\n').map(words).collect();
     scan("reports/claims.toml", &prose, &allowed, &mut violations);
-    let notes = |line: &str| {
-        if line.starts_with("note = ") {
-            line.to_owned()
-        } else {
-            String::new()
-        }
-    };
-    let bound = page::read(root, EVIDENCE)?;
-    let prose: Vec<String> = bound.lines().map(notes).collect();
-    scan(EVIDENCE, &prose.join("\n"), &allowed, &mut violations);
+    for (file, fields) in [(EVIDENCE, &["note"][..]), (serving::FILE, &serving::PROSE)] {
+        let text = page::read(root, file)?;
+        let is_prose = |line: &&str| {
+            let field = line.split_once(" = ").map(|(field, _)| field);
+            field.is_some_and(|field| fields.contains(&field))
+        };
+        let prose = text.lines().map(|line| Some(line).filter(is_prose));
+        let prose: Vec<&str> = prose.map(Option::unwrap_or_default).collect();
+        scan(file, &prose.join("\n"), &allowed, &mut violations);
+    }
     if violations.is_empty() {
         Ok(())
     } else {
@@ -139,6 +143,31 @@ fn blank_template_tags(text: &str) -> String {
     prose + rest
 }
 
+/// Replaces elements' tags and style sheets by their newlines: neither is read as prose.
+fn blank_markup(text: &str) -> String {
+    let newlines = |hidden: &str| "\n".repeat(hidden.matches('\n').count());
+    let mut prose = String::new();
+    let mut rest = text;
+    while let Some((before, tag)) = rest.split_once('<') {
+        let end = if tag.starts_with("style>") {
+            "</style>"
+        } else {
+            ">"
+        };
+        let Some((hidden, after)) = tag.split_once(end) else {
+            prose.push_str(before);
+            prose.push('<');
+            rest = tag;
+            continue;
+        };
+        prose.push_str(before);
+        prose.push(' ');
+        prose.push_str(&newlines(hidden));
+        rest = after;
+    }
+    prose + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +202,23 @@ mod tests {
         ] {
             assert_eq!(found(template), [(line, token.to_string())], "{template}");
         }
+    }
+
+    #[test]
+    fn digits_of_elements_and_style_sheets_are_no_prose_and_those_between_are() {
+        let page = "<h1 class=\"x2\">\n7 times</h1>\n<style>\np { margin: 3px }\n</style> faster <b\n>8</b> < 9";
+        let mut violations = Vec::new();
+        scan(
+            "page",
+            &blank_markup(page),
+            &BTreeSet::new(),
+            &mut violations,
+        );
+        let found: Vec<_> = violations
+            .iter()
+            .map(|it| (it.line, it.token.as_str()))
+            .collect();
+        assert_eq!(found, [(2, "7"), (6, "8"), (6, "9")]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The pages: README.md, CLAIMS.md, BENCHMARK-AUTHORITY.md and those of the scorecard, rendered whole from templates, claims
-//! and anchored runs.
+//! The pages: README.md, CLAIMS.md, BENCHMARK-AUTHORITY.md, reports/SERVING.md, those of the scorecard and one for each run,
+//! rendered whole from templates, claims and anchored runs.
 //!
 //! A page is a pure function of files in the repository: no clock, no machine, no git. Not here: verifying a run
 //! (`audit`), deciding what is evidence (`harness anchor`), or computing a figure; pages only quote run records.
@@ -7,23 +7,33 @@
 mod claims;
 mod classes;
 mod error;
-mod evidence;
+pub(crate) mod evidence;
 mod figure;
 mod lint;
 mod page;
+mod runs;
 pub mod scorecard;
+mod serving;
 mod status;
 mod tombstones;
 pub mod witness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 pub use error::ReportError;
 use evidence::Anchored;
+use page::Template;
 use workloads::envelope::about::About;
+
+use crate::build_facts;
+use crate::cli::ReportArguments;
+use crate::error::Error;
+use crate::files::temporary_name;
+use crate::world::World;
 
 /// Git tree ids by source directory, as in `build.trees` of a run record.
 pub type Trees = BTreeMap<String, String>;
@@ -36,6 +46,8 @@ pub struct Outcome {
     /// The pages, in the order they were rendered.
     pub pages: Vec<Page>,
     runs: Vec<Anchored>,
+    library: runs::Library,
+    of_runs: Vec<Template>,
 }
 
 /// One page and how the file on disk compared with it.
@@ -45,6 +57,8 @@ pub struct Page {
     pub name: String,
     /// The first line that differed, or `None` when the file was byte-equal.
     pub difference: Option<Difference>,
+    /// Whether there should be no such file.
+    pub stale: bool,
 }
 
 /// Where a page on disk first departs from what it must be.
@@ -62,7 +76,14 @@ pub struct Difference {
 pub fn report(root: &Path, check: bool) -> Result<Outcome, ReportError> {
     let templates = page::read_templates(root)?;
     let of_scorecard = page::templates(root, &scorecard::TEMPLATES)?;
-    lint::lint(root, templates.iter().chain(&of_scorecard))?;
+    let of_serving = page::templates(root, &serving::TEMPLATES)?;
+    let of_runs = page::templates(root, &runs::TEMPLATES)?;
+    let all = templates
+        .iter()
+        .chain(&of_scorecard)
+        .chain(&of_serving)
+        .chain(&of_runs);
+    lint::lint(root, all)?;
     let runs = evidence::load(root)?;
     let about = About::embedded().map_err(ReportError::Groups)?;
     classes::require(&about, &runs)?;
@@ -73,19 +94,78 @@ pub fn report(root: &Path, check: bool) -> Result<Outcome, ReportError> {
     }
     let card = scorecard::compute(root, &runs, None)?;
     rendered.extend(scorecard::render(&card, &of_scorecard, &about, &runs)?);
+    let serving = serving::render(root, &of_serving, &claims, &card, &about, &runs)?;
+    rendered.push(serving);
+    let library = runs::collect(root, &runs, &about)?;
+    rendered.extend(library.markdown(&of_runs, &about, &runs)?);
     let mut pages = Vec::new();
-    for (name, text) in rendered {
-        let path = root.join(&name);
-        let difference = difference(fs::read(&path).ok().as_deref(), text.as_bytes());
-        if difference.is_some() && !check {
-            write_page(&path, &text).map_err(|source| ReportError::Write {
-                path: path.clone(),
-                source,
-            })?;
-        }
-        pages.push(Page { name, difference });
+    for (name, text) in &rendered {
+        pages.push(settle(root, name, text, check)?);
     }
-    Ok(Outcome { check, pages, runs })
+    let names: BTreeSet<&str> = rendered.iter().map(|(name, _)| name.as_str()).collect();
+    for name in runs::stale(root, &names)? {
+        pages.push(remove(root, name, check)?);
+    }
+    Ok(Outcome {
+        check,
+        pages,
+        runs,
+        library,
+        of_runs,
+    })
+}
+
+/// Compares a page with its file, and writes it where it differs, unless it is only checked.
+fn settle(root: &Path, name: &str, text: &str, check: bool) -> Result<Page, ReportError> {
+    let path = root.join(name);
+    let difference = difference(fs::read(&path).ok().as_deref(), text.as_bytes());
+    if difference.is_some() && !check {
+        let directory = path.parent().unwrap_or(root);
+        let written = fs::create_dir_all(directory).and_then(|()| write_page(&path, text));
+        written.map_err(|source| ReportError::Write { path, source })?;
+    }
+    Ok(Page {
+        name: name.to_owned(),
+        difference,
+        stale: false,
+    })
+}
+
+/// Removes a file that is no page any more, unless it is only checked.
+fn remove(root: &Path, name: String, check: bool) -> Result<Page, ReportError> {
+    let path = root.join(&name);
+    let found = fs::read(&path).unwrap_or_default();
+    let difference = difference(Some(&found), b"").unwrap_or(Difference {
+        line: 1,
+        found: Some(String::new()),
+        expected: None,
+    });
+    if !check {
+        fs::remove_file(&path).map_err(|source| ReportError::Write { path, source })?;
+    }
+    Ok(Page {
+        name,
+        difference: Some(difference),
+        stale: true,
+    })
+}
+
+/// Does what `harness report` says. Returns the exit code.
+pub fn command(
+    arguments: &ReportArguments,
+    world: &World,
+    out: &mut dyn Write,
+) -> Result<u8, Error> {
+    let outcome = report(&world.working_directory, arguments.check)?;
+    let trees = build_facts::facts(world).trees;
+    write!(out, "{}", outcome.render(trees.as_ref()))?;
+    if let Some(directory) = &arguments.html {
+        let files = outcome.write_html(&world.working_directory.join(directory), arguments.png)?;
+        for file in files {
+            writeln!(out, "{}: written", directory.join(file).display())?;
+        }
+    }
+    Ok(outcome.exit_code())
 }
 
 impl Outcome {
@@ -97,6 +177,12 @@ impl Outcome {
     /// The exit code of the command: 1 when a check found a difference, else 0.
     pub fn exit_code(&self) -> u8 {
         u8::from(self.check && !self.unchanged())
+    }
+
+    /// Writes the page of every run that speaks, and their index, into `directory` as HTML files that need nothing else; with
+    /// `png` their plots too. Returns the names of the files.
+    pub fn write_html(&self, directory: &Path, png: bool) -> Result<Vec<String>, ReportError> {
+        self.library.write_html(&self.of_runs, directory, png)
     }
 
     /// The runs the pages speak from, as directories relative to results/.
@@ -114,6 +200,14 @@ impl Outcome {
         for page in &self.pages {
             let _ = match (&page.difference, self.check) {
                 (None, _) => writeln!(text, "{}: up to date", page.name),
+                (Some(_), false) if page.stale => {
+                    writeln!(text, "{}: removed, it is no page any more", page.name)
+                }
+                (Some(_), true) if page.stale => writeln!(
+                    text,
+                    "{}: is no page any more, and no run speaks there",
+                    page.name
+                ),
                 (Some(_), false) => writeln!(text, "{}: rewritten", page.name),
                 (Some(difference), true) => writeln!(text, "{}: {difference}", page.name),
             };
@@ -203,7 +297,7 @@ fn difference(found: Option<&[u8]>, expected: &[u8]) -> Option<Difference> {
 
 /// Writes beside the page and renames, so that a reader never sees half of one.
 fn write_page(path: &Path, text: &str) -> std::io::Result<()> {
-    let temporary = path.with_extension("md.tmp");
+    let temporary = temporary_name(path);
     fs::write(&temporary, text)?;
     fs::rename(&temporary, path)
 }

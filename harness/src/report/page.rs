@@ -24,6 +24,7 @@ const PAGES: [&str; 3] = ["README.md", "CLAIMS.md", "BENCHMARK-AUTHORITY.md"];
 const STATUS: &str = "status.md";
 
 /// The source of one page, or of several alike.
+#[derive(Debug)]
 pub(super) struct Template {
     /// What it makes.
     pub(super) page: &'static str,
@@ -67,6 +68,20 @@ pub(super) fn render(
     claims: &[Claim],
     about: &About,
 ) -> Result<Vec<(String, String)>, ReportError> {
+    let tera = engine(templates)?;
+    let context = context(runs, claims, about).map_err(|error| template_error(&error))?;
+    PAGES
+        .iter()
+        .map(|page| {
+            let text = tera.render(page, &context);
+            let text = text.map_err(|error| template_error(&error));
+            Ok(((*page).to_owned(), text?))
+        })
+        .collect()
+}
+
+/// Templates by the page they make, with the styles as filters.
+pub(super) fn engine(templates: &[Template]) -> Result<Tera, ReportError> {
     let mut tera = Tera::default();
     for (name, style) in Style::ALL {
         tera.register_filter(name, move |value: &Value, _: &HashMap<String, Value>| {
@@ -81,15 +96,7 @@ pub(super) fn render(
         .map(|template| (template.page, &template.text));
     tera.add_raw_templates(sources)
         .map_err(|error| template_error(&error))?;
-    let context = context(runs, claims, about).map_err(|error| template_error(&error))?;
-    PAGES
-        .iter()
-        .map(|page| {
-            let text = tera.render(page, &context);
-            let text = text.map_err(|error| template_error(&error));
-            Ok(((*page).to_owned(), text?))
-        })
-        .collect()
+    Ok(tera)
 }
 
 /// What templates see: `runs` (speaking), `latest` (the newest of them by envelope), `silent`, `claims`, `classes`,

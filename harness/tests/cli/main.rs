@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod attached;
+mod attest;
 mod bad_inputs;
 mod cells;
 mod comparing;
 mod counted;
 mod describe;
 mod evidence;
+mod exports;
 mod forge;
 mod gate;
 mod gate_own;
@@ -18,6 +20,7 @@ mod invariance;
 mod judging;
 mod listing;
 mod models;
+mod queries;
 mod radix;
 mod robust;
 mod schemas;

@@ -19,8 +19,17 @@ pub(crate) const SCORECARD: [&str; 4] = [
     "reports/templates/scorecard.md.tera",
     "reports/templates/scorecard-category.md.tera",
 ];
+/// Templates of the pages of runs.
+pub(crate) const OF_RUNS: [&str; 4] = [
+    "reports/templates/run.md.tera",
+    "reports/templates/page.html.tera",
+    "reports/templates/run.html.tera",
+    "reports/templates/index.html.tera",
+];
 /// What the group `sharing` loses; no run of another of its envelopes speaks alone.
 pub(crate) const LOSING: [&str; 4] = ["one-agent", "single-turn", "tiny-context", "zero-shared"];
+/// What the page on serving is made of.
+pub(crate) const SERVING: [&str; 2] = ["reports/serving.toml", "reports/templates/SERVING.md.tera"];
 const DAY_S: u64 = 86_400;
 
 /// A repository with templates and claims, and no runs.
@@ -39,6 +48,7 @@ impl Repository {
                 .map(|(file, _)| file.to_owned())
         };
         let witnesses = claims.lines().filter_map(witness);
+        let serving = SERVING.map(String::from);
         let bound = SCORECARD.map(String::from);
         let evidence = fs::read_to_string(source.join(&bound[0])).unwrap();
         let tests = evidence.lines().filter_map(|line| {
@@ -50,8 +60,9 @@ impl Repository {
         for source in sources.flat_map(|line| line.split('"').skip(1).step_by(2)) {
             fs::create_dir_all(repository.path(source)).unwrap();
         }
+        let templates = templates.into_iter().chain(OF_RUNS.map(String::from));
         let files = own.into_iter().chain(templates).chain(witnesses);
-        for file in files.chain(bound.clone()).chain(tests) {
+        for file in files.chain(bound.clone()).chain(serving).chain(tests) {
             repository.write(&file, &fs::read_to_string(source.join(&file)).unwrap());
         }
         repository
@@ -122,8 +133,18 @@ impl Repository {
         (error.to_string(), error.exit_code())
     }
 
+    /// Other claims than the repository's, of which the page on serving names none.
     pub(crate) fn claims(&self, entries: &[&str]) {
         self.write("reports/claims.toml", &entries.concat());
+        let text = self.read(SERVING[0]);
+        let names_claims = |line: &&str| !line.starts_with("claims = ");
+        let mut lines: Vec<&str> = text.lines().filter(names_claims).collect();
+        for line in &mut lines {
+            if line.starts_with("status = ") {
+                *line = "status = \"not here\"\nclaims = []";
+            }
+        }
+        self.write(SERVING[0], &lines.join("\n"));
     }
 }
 
@@ -290,6 +311,13 @@ impl Run {
             let arm = ratio["arm"].as_str().unwrap().to_owned();
             ratio["withheld"] = format!("unequal turns: {arm} 6, naive {turns}").into();
         }
+        self
+    }
+
+    /// With one field of the envelope, named by JSON pointer to what holds it and its name, set to `value`.
+    pub(crate) fn asking(mut self, pointer: &str, field: &str, value: impl Into<Value>) -> Self {
+        self.declared.pointer_mut(pointer).unwrap()[field] = value.into();
+        self.record["envelope_sha256"] = sha256_hex(self.declared.to_string().as_bytes()).into();
         self
     }
 

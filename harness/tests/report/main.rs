@@ -9,6 +9,8 @@ mod classes;
 mod evidence;
 mod fixture;
 mod pages;
+mod runs;
 mod scorecard;
+mod serving;
 mod values;
 mod witness;

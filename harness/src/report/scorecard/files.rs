@@ -171,13 +171,17 @@ impl Bench {
             program: program_words(None),
             differs: BTreeSet::new(),
         };
+        let mut arguments = Vec::new();
         for line in text.lines() {
             let line: Line = serde_json::from_str(line).map_err(|error| broken(&error))?;
             match line.body {
                 Body::BeginExternal { program, .. } => {
                     found.program = program_words(Some(&program));
+                    arguments = program.arguments;
                 }
-                Body::External { output, .. } => found.differs.extend(unlike(&output, run)),
+                Body::External { output, .. } => {
+                    found.differs.extend(unlike(&output, &arguments, run));
+                }
                 _ => {}
             }
         }
@@ -185,18 +189,20 @@ impl Bench {
     }
 }
 
-/// In what the output of a bench names other settings than ours.
-fn unlike(output: &str, run: &Anchored) -> Vec<String> {
+/// In what the output of a bench, or where that is silent its arguments, name other settings than ours.
+fn unlike(output: &str, arguments: &[String], run: &Anchored) -> Vec<String> {
     let ours = &run.record.effective;
     let said: Value = serde_json::from_str(output).unwrap_or_default();
     let said = said.get(0).unwrap_or(&said);
     let mut differs = Vec::new();
-    for key in ["type_k", "type_v"] {
-        if said[key] != ours.kv_dtype.as_str() {
-            differs.push(format!(
-                "its {key} is {}, ours {}",
-                said[key], ours.kv_dtype
-            ));
+    for (key, switches) in [
+        ("type_k", ["-ctk", "--cache-type-k"]),
+        ("type_v", ["-ctv", "--cache-type-v"]),
+    ] {
+        let its = said[key].as_str();
+        let its = its.unwrap_or_else(|| of_arguments(arguments, switches));
+        if its != ours.kv_dtype {
+            differs.push(format!("its {key} is {its}, ours {}", ours.kv_dtype));
         }
     }
     if said["n_threads"] != ours.threads {
@@ -206,4 +212,30 @@ fn unlike(output: &str, run: &Anchored) -> Vec<String> {
         ));
     }
     differs
+}
+
+/// The type of keys or values that one of `switches` asks for, or llama.cpp's default (`common_params` of b11434).
+fn of_arguments<'a>(arguments: &'a [String], switches: [&str; 2]) -> &'a str {
+    let mut pairs = arguments.windows(2);
+    let found = pairs.find(|pair| switches.contains(&pair[0].as_str()));
+    found.map_or("f16", |pair| &pair[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bench_that_is_silent_has_the_types_of_its_arguments_or_the_default() {
+        let arguments =
+            |words: &str| -> Vec<String> { words.split_whitespace().map(str::to_owned).collect() };
+        let key = ["-ctk", "--cache-type-k"];
+        assert_eq!(of_arguments(&arguments("-m model.gguf -t 2"), key), "f16");
+        assert_eq!(
+            of_arguments(&arguments("-t 2 -ctk q8_0 -ctv f16"), key),
+            "q8_0"
+        );
+        assert_eq!(of_arguments(&arguments("--cache-type-k f32"), key), "f32");
+        assert_eq!(of_arguments(&arguments("-ctk"), key), "f16");
+    }
 }

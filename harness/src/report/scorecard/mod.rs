@@ -25,7 +25,7 @@ use crate::calendar::dashed;
 use bound::Bound;
 use catalogue::{ALWAYS_SHOWN, ALWAYS_SHOWN_CATEGORIES, Catalogue, Class, Dimension, Kind};
 use metrics::{Found, Library, Source, Stop};
-pub(super) use pages::{TEMPLATES, render};
+pub(super) use pages::{TEMPLATES, losing_of, render, views};
 use verdict::{Noise, Ruling, Verdict};
 
 /// Days after which evidence no longer speaks.

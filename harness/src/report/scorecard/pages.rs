@@ -124,6 +124,11 @@ pub(super) fn glyph(verdict: Verdict) -> &'static str {
     }
 }
 
+/// Every row as templates see it.
+pub(in crate::report) fn views(card: &Scorecard) -> Vec<Value> {
+    card.rows.iter().map(view).collect()
+}
+
 /// A row as templates and programs see it.
 pub(super) fn view(row: &Row) -> Value {
     let it = &row.dimension;
@@ -161,7 +166,17 @@ fn losing<'a>(rows: impl Iterator<Item = &'a Row>, about: &About, runs: &[Anchor
         .flat_map(|found| &found.runs)
         .map(|run| run.envelope.as_str())
         .collect();
-    classes::losing_runs(about, runs, &envelopes)
+    losing_of(&envelopes, about, runs, UP)
+}
+
+/// The same of envelopes, for a page from which `up` leads to the root.
+pub(in crate::report) fn losing_of(
+    envelopes: &BTreeSet<&str>,
+    about: &About,
+    runs: &[Anchored],
+    up: &str,
+) -> Vec<Value> {
+    classes::losing_runs(about, runs, envelopes)
         .into_iter()
         .map(|(group, run)| {
             let ratios = run.record.ratios.iter();
@@ -182,7 +197,7 @@ fn losing<'a>(rows: impl Iterator<Item = &'a Row>, about: &About, runs: &[Anchor
                 }
             });
             json!({
-                "group": group.id, "envelope": run.record.envelope, "date": run.date(), "link": format!("{UP}{}", run.directory()),
+                "group": group.id, "envelope": run.record.envelope, "date": run.date(), "link": format!("{up}{}", run.directory()),
                 "lines": lines.collect::<Vec<_>>(), "outdated": run.is_outdated(),
             })
         })
