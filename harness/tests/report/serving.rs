@@ -28,70 +28,73 @@ fn row(repository: &Repository, envelope: &str, what: &str) -> String {
         .to_owned()
 }
 
+/// What is changed in the file, to what, and what is said of it.
+const REFUSED: [(&str, &str, &str); 12] = [
+    (
+        "claims = [\"fan-out-in-waves\", \"shared-prefix\"]",
+        "claims = [\"fused-over-instance-shared\"]",
+        "`paged-cache`: says shipped, and no claim with the tag SHIPPED speaks for it",
+    ),
+    (
+        "claims = [\"fan-out-in-waves\", \"shared-prefix\"]",
+        "claims = []",
+        "`paged-cache`: says shipped, and no claim with the tag SHIPPED",
+    ),
+    (
+        "claims = [\"agrees-with-transformers\"]",
+        "claims = []",
+        "`quantisation`: says `in part`, and no claim says of what",
+    ),
+    (
+        "claims = []",
+        "claims = [\"same-bits\"]",
+        "`tensor-parallel`: says `not here`, and has claims",
+    ),
+    (
+        "\"radix-streams-live\"",
+        "\"radix-streams\"",
+        "`prefix-reuse`: there is no claim `radix-streams`",
+    ),
+    (
+        "\"goodput-under-slo\"",
+        "\"goodput\"",
+        "`continuous-batching`: the scorecard has no row `goodput`",
+    ),
+    (
+        "rows = [\"kv-cache-aware-routing\", \"model-routing-granularity\"]",
+        "rows = []",
+        "`routing`: names no row of the scorecard",
+    ),
+    (
+        "id = \"batching\"",
+        "id = \"prefix-reuse\"",
+        "`prefix-reuse` stands there twice",
+    ),
+    (
+        "missing = \"All of it.\"",
+        "missing = \"\"",
+        "`speculation` has an empty field",
+    ),
+    (
+        "status = \"shipped\"",
+        "status = \"done\"",
+        "unknown variant `done`",
+    ),
+    (
+        "arm = \"fused\"",
+        "arm = \"faster\"",
+        "`faster` is no arm of sessions",
+    ),
+    (
+        "fak.serving/1",
+        "fak.serving/2",
+        "schema fak.serving/2, not fak.serving/1",
+    ),
+];
+
 #[test]
 fn status_that_does_not_follow_from_claims_and_names_that_are_not_there_are_refused_by_name() {
-    for (from, to, words) in [
-        (
-            "claims = [\"fan-out-in-waves\", \"shared-prefix\"]",
-            "claims = [\"fused-over-instance-shared\"]",
-            "`paged-cache`: says shipped, and no claim with the tag SHIPPED speaks for it",
-        ),
-        (
-            "claims = [\"fan-out-in-waves\", \"shared-prefix\"]",
-            "claims = []",
-            "`paged-cache`: says shipped, and no claim with the tag SHIPPED",
-        ),
-        (
-            "claims = [\"agrees-with-transformers\"]",
-            "claims = []",
-            "`quantisation`: says `in part`, and no claim says of what",
-        ),
-        (
-            "claims = []",
-            "claims = [\"same-bits\"]",
-            "`tensor-parallel`: says `not here`, and has claims",
-        ),
-        (
-            "\"radix-streams-live\"",
-            "\"radix-streams\"",
-            "`prefix-reuse`: there is no claim `radix-streams`",
-        ),
-        (
-            "\"goodput-under-slo\"",
-            "\"goodput\"",
-            "`continuous-batching`: the scorecard has no row `goodput`",
-        ),
-        (
-            "rows = [\"kv-cache-aware-routing\", \"model-routing-granularity\"]",
-            "rows = []",
-            "`routing`: names no row of the scorecard",
-        ),
-        (
-            "id = \"batching\"",
-            "id = \"prefix-reuse\"",
-            "`prefix-reuse` stands there twice",
-        ),
-        (
-            "missing = \"All of it.\"",
-            "missing = \"\"",
-            "`speculation` has an empty field",
-        ),
-        (
-            "status = \"shipped\"",
-            "status = \"done\"",
-            "unknown variant `done`",
-        ),
-        (
-            "arm = \"fused\"",
-            "arm = \"faster\"",
-            "`faster` is no arm of sessions",
-        ),
-        (
-            "fak.serving/1",
-            "fak.serving/2",
-            "schema fak.serving/2, not fak.serving/1",
-        ),
-    ] {
+    for (from, to, words) in REFUSED {
         let repository = Repository::published();
         repository.edit(SERVING[0], from, to);
         let before = repository.read(PAGE);
