@@ -100,6 +100,18 @@ if [ "$tier" = full ]; then
   python3 -m pip install --quiet --upgrade --target target/python jsonschema==4.26.0
   "$harness" audit --all --json > target/audit.json
   PYTHONPATH=target/python python3 audit/tests/schemas/independent.py target/audit.json
+  say "a signed run is verified by the auditor alone"
+  if command -v openssl > /dev/null; then
+    keys=$(mktemp -d) # outside the checkout: a key that comes with the evidence is refused
+    openssl genpkey -algorithm ed25519 -out "$keys/private.pem"
+    openssl pkey -in "$keys/private.pem" -pubout -out "$keys/public.pem"
+    rm -f target/attested.json
+    "$harness" attest "results/$newest" --key "$keys/private.pem" --out target/attested.json
+    cargo run --quiet -p audit -- "results/$newest" --key "$keys/public.pem" --attestation target/attested.json
+    rm -r "$keys"
+  else
+    echo "a key that openssl made: openssl is not installed" >> "$FAK_SKIPS"
+  fi
   say "what is exported is read by programs of others"
   python3 -m pip install --quiet --upgrade --target target/python inference-doctor==0.4.1 polars==2.1.0
   PYTHONPATH=target/python python3 harness/tests/exports/readers.py "$harness"

@@ -55,12 +55,22 @@ fn figures(run: &Anchored) -> Vec<Figure> {
     let cells = run.record.cells.iter().flatten();
     let cells = cells.flat_map(|cell| {
         cell.ratios.iter().map(|it| Figure {
-            name: format!("{}, `{}` over `{}`", cell.name, it.arm, it.denominator),
+            name: format!(
+                "{}, `{}` over `{}`",
+                cell.name,
+                it.arm,
+                engine(&it.denominator)
+            ),
             value: it.speed.filter(|_| it.withheld.is_none()),
             verdict: verdict(&it.verdict, &it.withheld),
         })
     });
     ratios.chain(cells).collect()
+}
+
+/// Which way of another engine was the faster may change; it is the same ratio.
+fn engine(denominator: &str) -> &str {
+    denominator.split(':').next().unwrap_or(denominator)
 }
 
 /// The figure then and now; `None` where it says the same.

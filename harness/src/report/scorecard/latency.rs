@@ -33,7 +33,7 @@ pub(super) fn warm_first_token(bound: &Bound, library: &Library<'_>) -> Result<F
             Some(theirs_ms / ours_ms)
         });
         let (ratio, noise) = judged(Some(pairs.collect()))?;
-        let times = |of: &[(usize, f64)]| middle(of.iter().map(|(_, ms)| *ms).collect());
+        let times = |of: &[(usize, f64)]| middle(&of.iter().map(|(_, ms)| *ms).collect::<Vec<_>>());
         let (ours_ms, theirs_ms) = (times(&ours)?, times(&theirs)?);
         let other = ratio * ours_ms;
         let turned = |it: Interval| Interval {
@@ -86,7 +86,7 @@ fn warm(library: &Library<'_>, run: &Anchored, arm: &str) -> Result<Vec<(usize, 
         let path = library.root.join(run.directory()).join(&name);
         let text = fs::read_to_string(path).map_err(|error| broken(&error))?;
         let firsts = of_trace(&text).map_err(|error| broken(&error))?;
-        Ok((rep, middle(firsts)?))
+        Ok((rep, middle(&firsts)?))
     })
     .collect()
 }
@@ -117,9 +117,9 @@ fn of_trace(text: &str) -> Result<Vec<f64>, serde_json::Error> {
     Ok(warm)
 }
 
-fn middle(values: Vec<f64>) -> Result<f64, Stop> {
+fn middle(values: &[f64]) -> Result<f64, Stop> {
     let none = || Stop::Waits("no request that goes on was answered".to_owned());
-    workloads::statistics::median(&values).ok_or_else(none)
+    workloads::statistics::median(values).ok_or_else(none)
 }
 
 #[cfg(test)]
