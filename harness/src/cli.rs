@@ -165,7 +165,7 @@ Exit codes: 0 computed, 1 a page is not what the evidence says, 3 evidence is to
     #[cfg(feature = "report")]
     #[command(after_help = "Examples:
   harness query                       tables and columns, each with what it means
-  harness query \"SELECT arm, MEDIAN(wall_ns) AS wall_ns FROM samples WHERE envelope = 'session-50x5' AND speaks GROUP BY arm ORDER BY wall_ns\"
+  harness query \"SELECT arm, turns, MEDIAN(wall_ns) AS wall_ns FROM samples WHERE envelope = 'session-50x5' AND speaks GROUP BY arm, turns ORDER BY wall_ns\"
   harness query \"SELECT arm, denominator, wall, low, high, verdict FROM ratios WHERE envelope = 'zero-shared' AND speaks\" --json
 
 Exit codes: 0 answered, 2 the query is wrong, 4 evidence is broken")]

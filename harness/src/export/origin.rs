@@ -60,6 +60,7 @@ pub(super) fn of_repetition(
         "arm": it.arm,
         "rep": it.sample.rep,
         "reps": it.record.reps,
+        "turns": exported.source.turns(it.arm),
         "provenance": it.record.provenance,
         "cache": it.record.cache,
         "batched": it.record.batched,
@@ -83,7 +84,7 @@ pub(super) fn of_repetition(
 /// What the figures mean.
 fn definitions() -> Value {
     json!({
-        "duration": "first request handed over to last answer whole, on one monotonic clock; loading and warming up are before it",
+        "duration": "first request handed over, or text computed ahead for all, to last answer whole, on one monotonic clock; loading and warming up are before it",
         "ttft": "first output token less the moment the request was handed over; waiting in the engine is in it",
         "tpot": "(E2E - TTFT) / (output tokens - 1), over requests with at least two; rounded down to nanoseconds",
         "itl": "all gaps between a token and the next, of all requests",

@@ -158,6 +158,11 @@ const SAMPLES: &[Said] = &[
         "whether it answers several requests at once; null in engine work",
     ),
     (
+        "turns",
+        Whole,
+        "turns an agent plays, fewer in arms of a smaller shape; null in engine work",
+    ),
+    (
         "wall_ns",
         Whole,
         "first submit to last finish; null in engine work",
@@ -240,6 +245,11 @@ const SAMPLES: &[Said] = &[
         "outlier",
         Flag,
         "beyond Tukey's fences of its arm; null where that was not recorded",
+    ),
+    (
+        "beyond_margin",
+        Flag,
+        "whether our exact model rejects a token of another engine's answers; null if not scored",
     ),
 ];
 

@@ -23,6 +23,7 @@ pub fn query(arguments: &QueryArguments, world: &World, out: &mut dyn Write) -> 
     let Some(sql) = &arguments.sql else {
         return tables(arguments, world, out);
     };
+    check(sql)?;
     let sources = match &arguments.run {
         Some(directory) => vec![Source::of(&SealedRun::open(directory, world)?, world)?],
         None => Source::anchored(world)?,
@@ -39,6 +40,22 @@ pub fn query(arguments: &QueryArguments, world: &World, out: &mut dyn Write) -> 
         write!(out, "{}", cells.text())?;
     }
     Ok(0)
+}
+
+/// Refuses what is no question about results: statements that change tables, and files that are read beside them.
+fn check(sql: &str) -> Result<(), Error> {
+    const FILES: [&str; 4] = ["read_csv", "read_parquet", "read_ipc", "read_json"];
+    let lower = sql.to_lowercase();
+    let question = lower.trim_start_matches(['(', ' ', '\t', '\r', '\n']);
+    if !(question.starts_with("select") || question.starts_with("with")) {
+        return Err(refusal("a query begins with SELECT or WITH"));
+    }
+    match FILES.into_iter().find(|it| lower.contains(it)) {
+        Some(function) => Err(refusal(&format!(
+            "{function} reads other files, and a query is of results alone"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Asks the small tables, and all if the query speaks of requests: those take every trace to be read.
@@ -116,8 +133,8 @@ fn tables(arguments: &QueryArguments, world: &World, out: &mut dyn Write) -> Res
     writeln!(
         out,
         "Any value may be null: not measured, not said, or not of this kind of run. Ask, for instance\n  \
-         {} query \"SELECT arm, MEDIAN(wall_ns) AS wall_ns FROM samples WHERE envelope = 'session-50x5' AND speaks \
-         GROUP BY arm\"",
+         {} query \"SELECT arm, turns, MEDIAN(wall_ns) AS wall_ns FROM samples WHERE envelope = 'session-50x5' AND \
+         speaks GROUP BY arm, turns\"",
         world.command
     )?;
     Ok(0)

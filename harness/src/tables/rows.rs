@@ -95,7 +95,7 @@ pub(super) fn samples(source: &Source) -> Vec<Row> {
     let common = common(source);
     let mut rows = Vec::new();
     for (name, arm) in &source.record.arms {
-        rows.extend(session_samples(&common, name, arm));
+        rows.extend(session_samples(&common, name, arm, source.turns(name)));
     }
     for cell in source.record.cells.iter().flatten() {
         for (name, arm) in &cell.arms {
@@ -105,7 +105,7 @@ pub(super) fn samples(source: &Source) -> Vec<Row> {
     rows
 }
 
-fn session_samples(common: &Row, name: &str, arm: &ArmRecord) -> Vec<Row> {
+fn session_samples(common: &Row, name: &str, arm: &ArmRecord, turns: Option<u64>) -> Vec<Row> {
     let stated = json!(arm);
     let mut counters: Row = COUNTERS
         .iter()
@@ -113,9 +113,11 @@ fn session_samples(common: &Row, name: &str, arm: &ArmRecord) -> Vec<Row> {
         .collect();
     counters.extend(row(json!({
         "arm": name,
+        "turns": turns,
         "provenance": arm.provenance,
         "cache": arm.cache,
         "batched": arm.batched,
+        "beyond_margin": arm.score.as_ref().map(|it| it.beyond_margin.is_some()),
     })));
     let of = |sample: &workloads::record::Sample| {
         let mut cells = with(common.clone(), json!(sample));

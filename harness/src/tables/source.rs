@@ -92,6 +92,14 @@ impl Source {
         }
     }
 
+    /// Turns that an agent of an arm plays, in all passes; an arm may play fewer than the others.
+    pub fn turns(&self, arm: &str) -> Option<u64> {
+        let (workload, run) = (&self.asked["workload"], &self.asked["run"]);
+        let stated = run["arm_turns"][arm].as_u64();
+        let turns = stated.or_else(|| workload["turns"].as_u64())?;
+        turns.checked_mul(workload["passes"].as_u64().unwrap_or(1))
+    }
+
     /// Whether its record has that arm, in any cell.
     pub fn has_arm(&self, arm: &str) -> bool {
         let mut cells = self.record.cells.iter().flatten();

@@ -165,6 +165,8 @@ fn sql_that_cannot_be_answered_is_a_usage_error_that_lists_the_tables() {
     for sql in [
         "SELECT nothing FROM samples",
         "SELEKT",
+        "DROP TABLE samples",
+        "SELECT * FROM read_csv('README.md')",
         "SELECT 1 FROM nowhere",
         "",
         "SELECT * FROM samples; SELECT 2",
@@ -236,4 +238,23 @@ fn anchored_evidence_that_changed_answers_no_query() {
         .run(&["query", sql])
         .expect(4)
         .complains(&["trace/fused-0.jsonl"]);
+}
+
+#[test]
+fn an_arm_of_fewer_turns_is_told_by_its_turns_and_an_answer_our_model_rejects_by_a_flag() {
+    let sql = "SELECT arm, turns, beyond_margin, MAX(requests) AS requests FROM samples WHERE run = \
+               'session-50x5/2026-11-30-x86_64-avx512-2c-2' GROUP BY arm, turns, beyond_margin";
+    let answer = here(&["query", sql, "--json"]).expect(0).json();
+    let rows = answer["rows"].as_array().unwrap();
+    let of = |arm: &str| rows.iter().find(|it| it["arm"] == arm).unwrap();
+    assert_eq!(
+        (&of("naive")["turns"], &of("naive")["requests"]),
+        (&8.into(), &40.into())
+    );
+    assert_eq!(
+        (&of("fused")["turns"], &of("fused")["requests"]),
+        (&50.into(), &250.into())
+    );
+    assert_eq!(of("fused")["beyond_margin"], Value::Null);
+    assert_eq!(of("llama-server:shared")["beyond_margin"], true);
 }
