@@ -110,7 +110,7 @@ impl Shown {
         match self {
             Self::Count => by(Style::Count),
             Self::Duration => by(Style::Duration),
-            Self::Percent => by(Style::Percent),
+            Self::Percent => by(Style::Percent).map(|text| text.replace('-', "\u{2212}")),
             Self::Times => by(Style::Times),
             Self::Size => by(Style::Size),
             Self::Rate => by(Style::Rate),

@@ -46,7 +46,7 @@ fn context(document: &Document) -> Result<Value, ReportError> {
         .map(section)
         .collect::<Result<_, _>>()?;
     Ok(json!({
-        "title": document.title, "run": document.run, "opening": blocks(&document.opening)?, "sections": sections,
+        "title": document.title, "run": document.run.as_deref().map(escaped), "opening": blocks(&document.opening)?, "sections": sections,
         "index": format!("{INDEX}.html"),
     }))
 }
@@ -100,7 +100,7 @@ fn line(pieces: &Line) -> String {
 fn piece(piece: &Piece) -> String {
     let text = escaped(piece.text());
     match piece {
-        Piece::Words(_) => text,
+        Piece::Words(_) => with_code(text),
         Piece::Strong(_) => format!("<strong>{text}</strong>"),
         Piece::Code(_) | Piece::File(_) => format!("<code>{text}</code>"),
         Piece::Page { page, .. } => format!("<a href=\"{}.html\">{text}</a>", escaped(page)),
@@ -119,6 +119,22 @@ fn piece(piece: &Piece) -> String {
             )
         }
     }
+}
+
+/// Names between backticks as code, where each that opens is closed.
+fn with_code(text: String) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return text;
+    }
+    let marked = parts.iter().enumerate().map(|(at, part)| {
+        if at.is_multiple_of(2) {
+            (*part).to_owned()
+        } else {
+            format!("<code>{part}</code>")
+        }
+    });
+    marked.collect()
 }
 
 /// Text that stands for itself in an element or between quotes of an attribute.
@@ -140,6 +156,13 @@ pub(super) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_between_backticks_are_code_and_a_lone_backtick_is_itself() {
+        let html = |text: &str| piece(&Piece::words(text));
+        assert_eq!(html("a `<b>` c"), "a <code>&lt;b&gt;</code> c");
+        assert_eq!(html("a ` c"), "a ` c");
+    }
 
     #[test]
     fn nothing_in_a_piece_opens_an_element_or_closes_an_attribute() {

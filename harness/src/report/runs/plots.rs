@@ -13,15 +13,15 @@ use super::axis::{self, Axis, Unit};
 
 /// Width of every plot, in pixels: narrow enough that a telephone shows its letters hardly smaller than the page's.
 const WIDTH: i32 = 520;
-const LETTER: f64 = 15.0;
+const LETTER: f64 = 18.0;
 const MARGIN: i32 = 14;
 /// A label and the bar under it.
-const ROW: i32 = 42;
+const ROW: i32 = 46;
 const BAR: i32 = 15;
-const AXIS: i32 = 44;
-const CURVES_LEFT: i32 = 56;
+const AXIS: i32 = 50;
+const CURVES_LEFT: i32 = 64;
 const CURVES_HEIGHT: i32 = 230;
-const LEGEND_ROW: i32 = 24;
+const LEGEND_ROW: i32 = 26;
 /// Letters and axes. Pages replace it by the colour of their text.
 pub(super) const INK: &str = "#111111";
 /// What plots stand on. Pages replace it by what they stand on themselves.
@@ -187,7 +187,7 @@ impl<B: DrawingBackend> Canvas<B> {
             vec![(left, bottom), (right, bottom)],
             self.stroke(INK_COLOUR.mix(0.6), 1),
         )?;
-        self.text(axis.title, (right, bottom + 23), HPos::Right)
+        self.text(axis.title, (right, bottom + 26), HPos::Right)
     }
 
     fn bars(&self, unit: Unit, bars: &[Bar]) -> Drawing<B> {
@@ -204,12 +204,14 @@ impl<B: DrawingBackend> Canvas<B> {
             let top = MARGIN + ROW * row;
             self.text(
                 &format!("{}: {}", bar.label, bar.text),
-                (left, top),
+                (left + 4, top),
                 HPos::Left,
             )?;
-            let (top, end) = (top + 20, left + axis.place(bar.value, width));
+            let (top, end) = (top + 24, left + axis.place(bar.value, width));
             let corners = [(zero.min(end), top), (zero.max(end), top + BAR)];
             self.rectangle(corners, COLOURS[0].filled())?;
+            let line = self.stroke(INK_COLOUR.to_rgba(), 1);
+            self.path(vec![(zero, top - 2), (zero, top + BAR + 2)], line)?;
             if let Some((low, high)) = bar.range.filter(|(low, high)| low < high) {
                 let (from, to) = (
                     left + axis.place(low, width),
@@ -223,8 +225,7 @@ impl<B: DrawingBackend> Canvas<B> {
                 }
             }
         }
-        let line = self.stroke(INK_COLOUR.to_rgba(), 1);
-        self.path(vec![(zero, MARGIN), (zero, bottom)], line)
+        Ok(())
     }
 
     fn curves(&self, unit: Unit, steps: bool, curves: &[Curve]) -> Drawing<B> {
@@ -242,7 +243,7 @@ impl<B: DrawingBackend> Canvas<B> {
             let line = self.stroke(INK_COLOUR.mix(0.2), 1);
             self.path(vec![(CURVES_LEFT, y), (WIDTH - MARGIN, y)], line)?;
             let label = format!("{} %", quarter * 25);
-            self.text(&label, (CURVES_LEFT - 6, (y - 8).max(0)), HPos::Right)?;
+            self.text(&label, (CURVES_LEFT - 6, (y - 9).max(0)), HPos::Right)?;
         }
         for (number, curve) in curves.iter().enumerate() {
             let places: Vec<_> = curve.points.iter().map(place).collect();
@@ -264,7 +265,7 @@ impl<B: DrawingBackend> Canvas<B> {
                 bottom + AXIS + LEGEND_ROW * (number / 2) as i32 + 9,
             );
             self.marker(number, legend)?;
-            self.text(&curve.label, (legend.0 + 14, legend.1 - 8), HPos::Left)?;
+            self.text(&curve.label, (legend.0 + 14, legend.1 - 9), HPos::Left)?;
         }
         Ok(())
     }

@@ -56,26 +56,33 @@ pub(super) fn page(
         title: format!("Run of {}", run.record.envelope),
         name,
         run: Some(run.run.clone()),
-        opening: vec![
-            Block::Paragraph(asked(&figures)),
-            Block::Paragraph(found(&figures)),
-        ],
+        opening: opening(&figures),
         sections: sections.into_iter().flatten().collect(),
     })
 }
 
-/// What was asked, of whom, where and when.
-fn asked(figures: &Figures<'_>) -> Line {
-    let run = figures.run;
-    let mut line = Line::new();
-    if figures.is_asked(&["question"]) {
-        line.extend([
+/// What a reader of one minute takes away.
+fn opening(figures: &Figures<'_>) -> Vec<Block> {
+    let question = figures.is_asked(&["question"]).then(|| {
+        vec![
             Piece::Strong("Asked: ".to_owned()),
             figures.asked(&["question"], Shown::Text),
-            Piece::words(" "),
-        ]);
-    }
-    line.push(Piece::Strong("Measured: ".to_owned()));
+        ]
+    });
+    let lines = [
+        found(figures),
+        identity(figures),
+        measured(figures),
+        machine(figures),
+    ];
+    let lines = question.into_iter().chain(lines);
+    lines.map(Block::Paragraph).collect()
+}
+
+/// What was asked, and on which model.
+fn measured(figures: &Figures<'_>) -> Line {
+    let run = figures.run;
+    let mut line = vec![Piece::Strong("Measured: ".to_owned())];
     let cells = run.record.cells.iter().flatten().next();
     let names: Vec<String> = match cells {
         Some(cell) => cell.arms.keys().cloned().collect(),
@@ -101,7 +108,15 @@ fn asked(figures: &Figures<'_>) -> Line {
         of(&["effective", "kv_dtype"]),
         Piece::words(", "),
         figures.of(&["effective", "threads"], Shown::Count),
-        Piece::words(" threads. "),
+        Piece::words(" threads."),
+    ]);
+    line
+}
+
+/// Where, when, and by which program.
+fn machine(figures: &Figures<'_>) -> Line {
+    let of = |parts: &[&str]| figures.of(parts, Shown::Text);
+    vec![
         Piece::Strong("Machine: ".to_owned()),
         of(&["machine", "class"]),
         Piece::words(" ("),
@@ -119,8 +134,7 @@ fn asked(figures: &Figures<'_>) -> Line {
         Piece::words(", from commit "),
         figures.of(&["build", "commit"], Shown::Short),
         Piece::words("."),
-    ]);
-    line
+    ]
 }
 
 /// The shape of a session in words, as far as it has one.
@@ -149,7 +163,7 @@ fn shape(figures: &Figures<'_>) -> Line {
     line
 }
 
-/// The headline, what of our own it stands beside, and whether answers agree.
+/// The headline, and what of our own it stands beside.
 fn found(figures: &Figures<'_>) -> Line {
     let run = figures.run;
     let mut line = vec![Piece::Strong("Found: ".to_owned())];
@@ -187,28 +201,27 @@ fn found(figures: &Figures<'_>) -> Line {
             "no ratio of times can be given; the tables say why.",
         ));
     }
-    line.push(Piece::words(" "));
-    line.extend(identity(figures));
     line
 }
 
+/// Whether answers agree.
 fn identity(figures: &Figures<'_>) -> Line {
     let record = &figures.run.record;
-    let mut line = if record.identity.arms.len() > 1 {
-        let mut line = words("Our own arms (");
+    let mut line = vec![Piece::Strong("Answers: ".to_owned())];
+    if record.identity.arms.len() > 1 {
+        line.push(Piece::words("our own arms ("));
         for (at, name) in record.identity.arms.iter().enumerate() {
             line.extend((at > 0).then(|| Piece::words(", ")));
             line.push(Piece::code(name));
         }
         line.push(Piece::words(
-            ") gave identical answers, ids and logits, bit for bit: ",
+            ") gave identical answers, bit for bit in ids and logits, over ",
         ));
-        line
     } else {
-        words("Our own arm answered alike in every repetition, ids and logits, bit for bit: ")
-    };
-    line.push(figures.of(&["identity", "equal"], Shown::Text));
-    line.push(Piece::words(", over "));
+        line.push(Piece::words(
+            "our own arm answered alike in every repetition, bit for bit in ids and logits, over ",
+        ));
+    }
     line.push(figures.of(&["identity", "requests"], Shown::Count));
     line.push(Piece::words(" requests."));
     for (name, _) in record.arms.iter().filter(|(_, arm)| arm.score.is_some()) {

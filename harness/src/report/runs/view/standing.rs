@@ -41,6 +41,10 @@ fn facts(figures: &Figures<'_>) -> Vec<(&'static str, Line)> {
             vec![Piece::code(&run.sums_sha256)],
         ),
         ("complete", vec![figures.of(&["complete"], Shown::Text)]),
+        (
+            "answers of our own arms identical",
+            vec![figures.of(&["identity", "equal"], Shown::Text)],
+        ),
         ("verdict of the run", verdict(figures)),
         ("envelope", envelope(run)),
         ("commit, and whether the tree was dirty", {
