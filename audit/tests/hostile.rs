@@ -375,7 +375,7 @@ fn the_command_line_answers_with_the_documented_codes() {
     assert!(code == 0 && json["exit_code"] == 0 && json["identity"]["equal"] == true);
     assert!(json["recomputed"]["prompts"] == 4 && json["findings"] == json!([]));
     let (code, text, _) = run(&["--help"]);
-    assert!(code == 0 && text.contains("example:"));
+    assert!(code == 0 && text.contains("examples:"));
     for wrong in [&[][..], &["a", "b"], &["--fast", "a"]] {
         let (code, text, problem) = run(wrong);
         assert!(

@@ -64,9 +64,12 @@ pub fn attest(
         writeln!(out, "{document:#}")?;
         return Ok(0);
     }
+    let elsewhere = arguments.out.as_ref().map_or_else(String::new, |file| {
+        format!(" --attestation {}", file.display())
+    });
     writeln!(
         out,
-        "attested {}: {} files, keyid {keyid}\n\nWhoever has the public key from you checks it with\n  {} audit {} --key PUBLIC.pem\nand you \
+        "attested {}: {} files, keyid {keyid}\n\nWhoever has the public key from you checks it with\n  {} audit {} --key PUBLIC.pem{elsewhere}\nand you \
          write that key with\n  openssl pkey -in {} -pubout -out PUBLIC.pem\nIt says who vouches for the run. Whether its clocks are right no \
          signature can say.",
         world.shown(&target),

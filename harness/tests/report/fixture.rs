@@ -40,7 +40,8 @@ impl Repository {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let repository = Self(TempDir::new().unwrap());
         let own = ["reports/allow.txt", "reports/claims.toml"].map(String::from);
-        let templates = PAGES.map(|page| format!("reports/templates/{page}.tera"));
+        let pages = PAGES.into_iter().chain(["status.md"]);
+        let templates = pages.map(|page| format!("reports/templates/{page}.tera"));
         let claims = fs::read_to_string(source.join("reports/claims.toml")).unwrap();
         let witness = |line: &str| {
             line.strip_prefix("witness = \"")?
@@ -60,7 +61,7 @@ impl Repository {
         for source in sources.flat_map(|line| line.split('"').skip(1).step_by(2)) {
             fs::create_dir_all(repository.path(source)).unwrap();
         }
-        let templates = templates.into_iter().chain(OF_RUNS.map(String::from));
+        let templates = templates.chain(OF_RUNS.map(String::from));
         let files = own.into_iter().chain(templates).chain(witnesses);
         for file in files.chain(bound.clone()).chain(serving).chain(tests) {
             repository.write(&file, &fs::read_to_string(source.join(&file)).unwrap());

@@ -15,6 +15,9 @@ use crate::report::page::{Template, template_error};
 /// Templates: what all pages have, then a run's and the index's.
 pub(super) const TEMPLATES: [&str; 3] = ["page.html", "run.html", "index.html"];
 
+/// Letters from which on a cell needs more room than a name does.
+const LONG: usize = 60;
+
 /// The page as one file.
 pub(super) fn render(document: &Document, templates: &[Template]) -> Result<String, ReportError> {
     let tera = shell(templates, &TEMPLATES)?;
@@ -75,7 +78,15 @@ fn table(table: &Table) -> Value {
         .iter()
         .map(|row| {
             let cells = row.iter().zip(&table.head);
-            let cell = |(cell, (_, number)): (&Line, &(&str, bool))| json!({ "html": line(cell), "number": number });
+            let cell = |(cell, (_, number)): (&Line, &(&str, bool))| {
+                let letters = cell.iter().map(|it| it.text().chars().count());
+                let kind = match *number {
+                    true => "number",
+                    false if letters.sum::<usize>() > LONG => "long",
+                    false => "",
+                };
+                json!({ "html": line(cell), "kind": kind })
+            };
             cells.map(cell).collect()
         })
         .collect();

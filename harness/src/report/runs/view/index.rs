@@ -56,10 +56,10 @@ fn of_group(group: Option<&Group>, runs: &[Anchored], about: &About) -> Option<S
         caption: format!("{heading}: runs that speak, those made to lose first"),
         head: vec![
             ("envelope", false),
-            ("machine", false),
-            ("day", false),
-            ("model", false),
             ("what was found", false),
+            ("day", false),
+            ("machine", false),
+            ("model", false),
             ("evidence", false),
         ],
         rows: Vec::new(),
@@ -75,10 +75,10 @@ fn of_group(group: Option<&Group>, runs: &[Anchored], about: &About) -> Option<S
         }
         table.rows.push(vec![
             name,
-            vec![figures.of(&["machine", "class"], Shown::Text)],
-            losing::day(run),
-            vec![figures.of(&["model", "name"], Shown::Text)],
             losing::summary(run),
+            losing::day(run),
+            vec![figures.of(&["machine", "class"], Shown::Text)],
+            vec![figures.of(&["model", "name"], Shown::Text)],
             vec![Piece::File(run.directory())],
         ]);
     }

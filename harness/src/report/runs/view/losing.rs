@@ -27,8 +27,8 @@ pub(super) fn section(run: &Anchored, runs: &[Anchored], about: &About) -> Optio
         caption: "Envelopes of the same group that were made for us to lose or to tie".to_owned(),
         head: vec![
             ("envelope", false),
-            ("day", false),
             ("what was found", false),
+            ("day", false),
             ("evidence", false),
         ],
         rows: Vec::new(),
@@ -39,8 +39,8 @@ pub(super) fn section(run: &Anchored, runs: &[Anchored], about: &About) -> Optio
                 text: other.record.envelope.clone(),
                 page: page_name(other, runs),
             }],
-            day(other),
             summary(other),
+            day(other),
             vec![Piece::File(other.directory())],
         ]);
     }

@@ -215,7 +215,7 @@ fn identity(figures: &Figures<'_>) -> Line {
             line.push(Piece::code(name));
         }
         line.push(Piece::words(
-            ") gave identical answers, bit for bit in ids and logits, over ",
+            ") gave identical answers, bit for bit in ids and logits, over the turns they have in common: ",
         ));
     } else {
         line.push(Piece::words(
