@@ -80,10 +80,12 @@ fn table(table: &Table) -> Value {
             let cells = row.iter().zip(&table.head);
             let cell = |(cell, (_, number)): (&Line, &(&str, bool))| {
                 let letters = cell.iter().map(|it| it.text().chars().count());
-                let kind = match *number {
-                    true => "number",
-                    false if letters.sum::<usize>() > LONG => "long",
-                    false => "",
+                let kind = if *number {
+                    "number"
+                } else if letters.sum::<usize>() > LONG {
+                    "long"
+                } else {
+                    ""
                 };
                 json!({ "html": line(cell), "kind": kind })
             };
