@@ -109,6 +109,7 @@ impl Arm for Mock<'_> {
                 request: request.id,
                 own: 0,
                 instance: 0,
+                store: 0,
                 barred_at: None,
                 approximate: false,
             });

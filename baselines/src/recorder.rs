@@ -150,10 +150,11 @@ impl<'a, W: Write> Recorder<'a, W> {
                 request,
                 own,
                 instance,
+                store,
                 barred_at,
                 approximate: _, // nothing of a session is ever rotated
             } => {
-                let matched = own + instance;
+                let matched = own + instance + store;
                 self.totals.prefix_tokens_hit += matched as u64;
                 let request = self.open(request)?.name.clone();
                 Body::Prefix {
@@ -162,7 +163,7 @@ impl<'a, W: Write> Recorder<'a, W> {
                     own,
                     instance,
                     fleet: 0,
-                    store: 0,
+                    store,
                     barred_at,
                 }
             }

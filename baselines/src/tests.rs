@@ -63,6 +63,7 @@ impl Arm for Scripted {
             request,
             own: 0,
             instance: 0,
+            store: 0,
             barred_at: None,
             approximate: false,
         });

@@ -8,7 +8,7 @@ mod transfer;
 
 pub use govern::{EvictMode, Evicted, Hold, OnQuarantine, Quarantined};
 pub use inspect::{KvNode, KvSnapshot, KvTombstone};
-pub use transfer::Imported;
+pub use transfer::{Imported, SessionText};
 
 use crate::backend::Cpu;
 use crate::error::{Error, Result};
@@ -167,6 +167,13 @@ impl Engine {
 
     /// Queues a request.
     pub fn submit(&mut self, request: Request) -> Result<()> {
+        self.check_request(&request)?;
+        self.pending.push(request);
+        Ok(())
+    }
+
+    /// Whether it would be queued.
+    pub fn check_request(&self, request: &Request) -> Result<()> {
         request.check(self.model.config())?;
         let in_flight = || {
             self.pending
@@ -188,7 +195,6 @@ impl Engine {
                 capacity,
             });
         }
-        self.pending.push(request);
         Ok(())
     }
 
@@ -218,10 +224,14 @@ impl Engine {
     fn admit(&mut self, sink: &mut dyn Sink) -> Result<()> {
         self.pending.try_again();
         while let Some((request, found)) = self.next_admitted()? {
+            let found_in_all = found.own + found.instance;
+            let store = request.restored.min(found_in_all);
+            let own = found.own.min(found_in_all - store);
             sink.event(Event::Prefix {
                 request: request.id,
-                own: found.own,
-                instance: found.instance,
+                own,
+                instance: found_in_all - store - own,
+                store,
                 barred_at: found.barred_at,
                 approximate: found.origin.is_some(),
             });

@@ -148,6 +148,32 @@ pub enum Error {
         /// The first barred position.
         position: usize,
     },
+    /// Pages to be taken in continue a text of which less is cached than they say.
+    #[error(
+        "these pages go on from page {from} of their text, of which {cached} are cached; take in those between first"
+    )]
+    PagesMissing {
+        /// Pages of the text that should be there.
+        from: usize,
+        /// Pages of it that are.
+        cached: usize,
+    },
+    /// More or fewer pages than the text has from there on.
+    #[error("{given} pages were given; the text has {expected} from there on")]
+    PagesGiven {
+        /// Pages given.
+        given: usize,
+        /// Pages of the text.
+        expected: usize,
+    },
+    /// A session is to be put away or to come back that is there already, or is not what it was.
+    #[error("session {session} cannot {what}")]
+    Session {
+        /// The session.
+        session: u64,
+        /// What cannot be done with it, and why.
+        what: &'static str,
+    },
     /// Cached pages are to leave or enter an engine that does not share them.
     #[error(
         "cached pages are exchanged only where all may find them, and the cache policy is {0}; use shared"
@@ -286,6 +312,9 @@ pub enum ImageFault {
     /// After a page with fewer positions than a page can have.
     #[error("it follows a page that is not full")]
     AfterPart,
+    /// Of another text, though its key is the one that was asked for.
+    #[error("its ids are not those of the text it was asked for, though its key is")]
+    Ids,
     /// Its key does not follow from what it holds.
     #[error("its key is not that of its ids for this tenant or public beginning")]
     Key,

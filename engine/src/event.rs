@@ -26,6 +26,8 @@ pub enum Event<'a> {
         own: usize,
         /// Positions of pages other sessions of this instance wrote.
         instance: usize,
+        /// Positions of pages that were taken in from elsewhere for this request, as it says itself.
+        store: usize,
         /// From where on nothing may be found, because a span of the prompt is quarantined.
         barred_at: Option<usize>,
         /// Whether positions were rotated after a span was taken out: what follows is only near what it would be.

@@ -20,12 +20,14 @@ pub mod weights;
 
 pub use engine::{
     Counters, Engine, EngineOptions, EvictMode, Evicted, Hold, Imported, KvNode, KvSnapshot,
-    KvTombstone, OnQuarantine, Quarantined,
+    KvTombstone, OnQuarantine, Quarantined, SessionText,
 };
 pub use error::{Error, ImageFault, Result};
 pub use event::{Event, FinishReason, Logprob, NullSink, Phase, Sink};
 pub use kernels::{KernelChoice, ceilings};
-pub use kv::{Eviction, EvictionPolicy, Occupancy, Public, Scope};
+pub use kv::{
+    CheckedPage, Eviction, EvictionPolicy, Layout, Occupancy, PageCopy, PageKey, Public, Scope,
+};
 pub use model::Model;
 pub use sample::{SamplingParams, StopMatcher};
 pub use schedule::{Admission, CachePolicy, Request};

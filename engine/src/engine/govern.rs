@@ -134,17 +134,7 @@ impl Engine {
         span: Range<usize>,
         mode: EvictMode,
     ) -> Result<Evicted> {
-        if self
-            .active
-            .iter()
-            .any(|active| active.request.session == session)
-            || self
-                .pending
-                .iter()
-                .any(|request| request.session == session)
-        {
-            return Err(Error::SessionBusy(session));
-        }
+        self.check_idle(session)?;
         let text = self
             .cache
             .text(session)
@@ -185,6 +175,16 @@ impl Engine {
             rotated_tokens,
             positions: left.len(),
         })
+    }
+
+    /// That the session has no request in flight.
+    pub(super) fn check_idle(&self, session: u64) -> Result<()> {
+        let running = self.active.iter().map(|active| &active.request);
+        let mut in_flight = self.pending.iter().chain(running);
+        if in_flight.any(|request| request.session == session) {
+            return Err(Error::SessionBusy(session));
+        }
+        Ok(())
     }
 
     /// The text's positions, found as far as they are cached, the others computed.

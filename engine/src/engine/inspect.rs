@@ -82,6 +82,11 @@ impl Engine {
         Ok(domain(&self.model, self.model.sha256()?, &self.options))
     }
 
+    /// What stands for the page before the first: the same for all engines whose pages are each other's.
+    pub fn root_key(&self) -> Result<PageKey> {
+        Ok(self.domain()?.root())
+    }
+
     /// The keys of a text's pages, the last one of a partly filled page where there is one: what they would be called
     /// wherever they are kept.
     pub fn page_keys(&self, scope: &Scope, ids: &[u32]) -> Result<Vec<PageKey>> {

@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = MAGIC.len() + 6 * size_of::<u32>() + 2 * HASH_BYTES;
 const ID_BYTES: usize = size_of::<u32>();
 
 /// What the rows of an engine's pages look like.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Sizes.
     pub shape: KvShape,
@@ -39,7 +39,7 @@ impl Layout {
     }
 
     /// Bytes of the image of a page with so many positions.
-    fn image_bytes(self, positions: usize) -> usize {
+    pub fn image_bytes(self, positions: usize) -> usize {
         let per_position = ID_BYTES + self.shape.position_bytes(self.element);
         HEADER_BYTES + positions * per_position + HASH_BYTES
     }
@@ -155,8 +155,17 @@ impl<'a> PageImage<'a> {
         self.ids.iter().copied().map(u32::from_le_bytes)
     }
 
-    /// Reads what [`write`] wrote; less, more and anything else is refused. Allocates nothing.
+    /// Reads what [`PageCopy::image`] made; less, more and anything else is refused. Allocates nothing.
     pub fn read(image: &'a [u8], layout: Layout) -> std::result::Result<Self, ImageFault> {
+        Self::parse(image, layout, true)
+    }
+
+    /// As `read`; whether the digest is that of the bytes need not be asked twice.
+    fn parse(
+        image: &'a [u8],
+        layout: Layout,
+        hashed: bool,
+    ) -> std::result::Result<Self, ImageFault> {
         let (found, least) = (image.len(), layout.image_bytes(0));
         let short = || ImageFault::Short { found, least };
         let (signed, digest) = image.split_last_chunk().ok_or_else(short)?;
@@ -170,7 +179,7 @@ impl<'a> PageImage<'a> {
                 known: VERSION,
             });
         }
-        if blake3::hash(signed).as_bytes() != digest {
+        if hashed && blake3::hash(signed).as_bytes() != digest {
             return Err(ImageFault::Digest);
         }
         header.check(layout)?;
@@ -189,29 +198,99 @@ impl<'a> PageImage<'a> {
     }
 }
 
-/// The image of a page that has `ids`, between 1 and 64 of them; `save` appends their rows.
-pub fn write(
-    layout: Layout,
-    (key, parent): (PageKey, PageKey),
-    ids: &[u32],
-    save: impl FnOnce(&mut Vec<u8>),
-) -> Vec<u8> {
-    let header = Header {
-        magic: MAGIC,
-        version: VERSION,
-        element: code(layout.element),
-        sizes: layout.sizes().map(|size| size as u32),
-        positions: ids.len() as u32,
-        key,
-        parent,
-    };
-    let mut image = Vec::with_capacity(layout.image_bytes(ids.len()));
-    header.write(&mut image);
-    image.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
-    save(&mut image);
-    image.extend(blake3::hash(&image).as_bytes());
-    debug_assert_eq!(image.len(), layout.image_bytes(ids.len()));
-    image
+/// An image with its bytes, whose digest and lengths hold: what is left to ask is whether it is the page one wants.
+#[derive(Debug)]
+pub struct CheckedPage {
+    bytes: Vec<u8>,
+}
+
+impl CheckedPage {
+    /// Hashes and checks an image of a page of this layout; needs no engine, so that another thread can do it.
+    pub fn read(bytes: Vec<u8>, layout: Layout) -> std::result::Result<Self, ImageFault> {
+        PageImage::read(&bytes, layout)?;
+        Ok(Self { bytes })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its bytes, to be used again.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// What it says, if it is the page that holds `ids` in a text, with these keys of its own and of the page before.
+    pub fn holds(
+        &self,
+        layout: Layout,
+        (key, parent): (PageKey, PageKey),
+        ids: &[u32],
+    ) -> std::result::Result<PageImage<'_>, ImageFault> {
+        let page = PageImage::parse(&self.bytes, layout, false)?;
+        if page.key != key {
+            return Err(ImageFault::Key);
+        }
+        // Hashes can collide, by chance or design; ids cannot.
+        if !page.ids().eq(ids.iter().copied()) {
+            return Err(ImageFault::Ids);
+        }
+        if page.parent != parent {
+            return Err(ImageFault::Parent);
+        }
+        Ok(page)
+    }
+}
+
+/// A page copied out of a cache: its image but for the digest, which whoever has the time adds.
+#[derive(Clone, Debug)]
+pub struct PageCopy {
+    key: PageKey,
+    unsigned: Vec<u8>,
+}
+
+impl PageCopy {
+    /// A copy of a page that has `ids`, between 1 and 64 of them; `save` appends their rows.
+    pub fn new(
+        layout: Layout,
+        (key, parent): (PageKey, PageKey),
+        ids: &[u32],
+        save: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            element: code(layout.element),
+            sizes: layout.sizes().map(|size| size as u32),
+            positions: ids.len() as u32,
+            key,
+            parent,
+        };
+        let mut unsigned = Vec::with_capacity(layout.image_bytes(ids.len()));
+        header.write(&mut unsigned);
+        unsigned.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        save(&mut unsigned);
+        debug_assert_eq!(unsigned.len() + HASH_BYTES, layout.image_bytes(ids.len()));
+        Self { key, unsigned }
+    }
+
+    /// What the page is called.
+    pub fn key(&self) -> PageKey {
+        self.key
+    }
+
+    /// Bytes its image will have.
+    pub fn bytes(&self) -> usize {
+        self.unsigned.len() + HASH_BYTES
+    }
+
+    /// The image.
+    pub fn image(self) -> Vec<u8> {
+        let mut image = self.unsigned;
+        image.extend(blake3::hash(&image).as_bytes());
+        image
+    }
 }
 
 /// Reads the images of a text's pages from its beginning on: each follows the one before, and is called what its ids are

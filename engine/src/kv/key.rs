@@ -92,7 +92,7 @@ pub struct PageKey([u8; 32]);
 
 impl PageKey {
     /// The key with these bytes.
-    pub(super) fn of(bytes: [u8; 32]) -> Self {
+    pub fn of(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

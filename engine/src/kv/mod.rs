@@ -11,7 +11,7 @@ pub mod radix;
 pub mod table;
 pub mod tombstone;
 
-pub use image::PageImage;
+pub use image::{CheckedPage, Layout, PageCopy, PageImage};
 pub use key::{Domain, Namespace, PageKey, Public, Scope};
 pub use page::KvShape;
 pub use policy::{Eviction, EvictionPolicy};

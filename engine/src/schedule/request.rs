@@ -24,6 +24,8 @@ pub struct Request {
     pub sampling: SamplingParams,
     /// Who may share what is cached of it.
     pub scope: Scope,
+    /// How many positions of its prompt were taken in from elsewhere for it: events tell these from what was here.
+    pub restored: usize,
     /// How much its pages are worth keeping, for the eviction policy `priority`.
     pub priority: i32,
 }

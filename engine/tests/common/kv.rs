@@ -71,6 +71,7 @@ pub(crate) struct Answer {
     pub(crate) prompt: Vec<u32>,
     pub(crate) own: usize,
     pub(crate) instance: usize,
+    pub(crate) store: usize,
     pub(crate) barred_at: Option<usize>,
     pub(crate) approximate: bool,
     pub(crate) computed: usize,
@@ -83,7 +84,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn matched(&self) -> usize {
-        self.own + self.instance
+        self.own + self.instance + self.store
     }
 
     /// What a request computes, whatever it found: ids and bits.
@@ -123,11 +124,13 @@ impl Sink for Heard {
                 request,
                 own,
                 instance,
+                store,
                 barred_at,
                 approximate,
             } => {
                 let answer = self.of(request);
                 (answer.own, answer.instance) = (own, instance);
+                answer.store = store;
                 (answer.barred_at, answer.approximate) = (barred_at, approximate);
             }
             Event::Prefill {
@@ -159,6 +162,8 @@ pub(crate) struct Client {
     pub(crate) engine: Engine,
     /// Of the requests it makes.
     pub(crate) scope: Scope,
+    /// What its requests say was taken in for them.
+    pub(crate) restored: usize,
     heard: Heard,
     next: u64,
 }
@@ -168,6 +173,7 @@ impl Client {
         Self {
             engine: engine(options),
             scope: Scope::default(),
+            restored: 0,
             heard: Heard::default(),
             next: 0,
         }
@@ -188,6 +194,7 @@ impl Client {
             decode_max,
             ignore_eos: true,
             scope: self.scope.clone(),
+            restored: self.restored,
             ..Request::default()
         })?;
         self.next += 1;

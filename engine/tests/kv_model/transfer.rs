@@ -3,7 +3,7 @@
 //! Not here: what the engine checks before the cache is asked (`kv_import_refusals`).
 
 use engine::Error;
-use engine::kv::image::{self, Layout};
+use engine::kv::image::{Layout, PageCopy};
 use engine::kv::{Domain, KvShape, PageImage};
 use engine::schedule::CachePolicy;
 use engine::tensor::{KvType, PAGE_POSITIONS};
@@ -32,9 +32,10 @@ fn images(text: &Text) -> Vec<Vec<u8>> {
         let rows = values.iter().map(|value| row(*value));
         let (keys, values): (Vec<f32>, Vec<f32>) = rows.unzip();
         let rows = [keys, values].concat();
-        image::write(LAYOUT, (key, key), ids, |image| {
+        let copy = PageCopy::new(LAYOUT, (key, key), ids, |image| {
             image.extend(rows.iter().flat_map(|value| value.to_le_bytes()));
-        })
+        });
+        copy.image()
     });
     images.collect()
 }
@@ -54,7 +55,7 @@ impl World {
         let images: Vec<_> = images.collect();
         let (scope, spoken_for, before) = (text.who.scope(), self.spoken_for(), self.peek(&text));
         let cached = self.cache.tree().pages();
-        let given = (&text.tokens[..], &images[..]);
+        let given = (&text.tokens[..], 0, &images[..]);
         let taken = self.cache.import(&mut self.pool, &scope, given, spoken_for);
         let barred_at = self.oracle.barred_at(&text);
         self.note("barred an import", barred_at.is_some());

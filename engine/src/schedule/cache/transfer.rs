@@ -2,11 +2,25 @@
 //!
 //! Not here: whether they are what they are said to be (`kv::image`).
 
-use super::{Cache, Error, PageId, PagePool, Result, Scope, Writer};
+use super::{Cache, Error, PageId, PagePool, Result, Scope, Session, Writer};
 use crate::kv::PageImage;
 use crate::kv::radix::Match;
 
 impl Cache {
+    /// Gives an idle session a text and its pending token, as if it had finished a request with them here.
+    pub fn resume(&mut self, session: u64, scope: &Scope, left: (Vec<u32>, Option<u32>)) {
+        self.clock += 1;
+        let (tokens, pending) = left;
+        let session_left = Session {
+            scope: scope.clone(),
+            tokens,
+            pending,
+            last_used: self.clock,
+            rotated: None,
+        };
+        self.sessions.insert(session, session_left);
+    }
+
     /// What is cached of a text, and may be found.
     pub fn cached(&self, scope: &Scope, ids: &[u32]) -> Match {
         let barred_at = self.barred_at(scope, ids);
@@ -14,13 +28,13 @@ impl Cache {
         self.tree.look(self.owner(scope, 0), findable)
     }
 
-    /// Makes `ids` findable, whose pages from the first on `images` are, unless they are barred; returns how many of them had to be taken in.
-    /// `spoken_for` pages are promised to running requests. A failure leaves everything as it was.
+    /// Makes `ids` findable, whose pages from number `from` on `images` are, unless they are barred; returns how many of
+    /// them had to be taken in. `spoken_for` pages are promised to running requests. A failure leaves everything as it was.
     pub fn import(
         &mut self,
         pool: &mut PagePool,
         scope: &Scope,
-        (ids, images): (&[u32], &[PageImage<'_>]),
+        (ids, from, images): (&[u32], usize, &[PageImage<'_>]),
         spoken_for: usize,
     ) -> Result<usize> {
         if let Some(position) = self.barred_at(scope, ids) {
@@ -31,7 +45,11 @@ impl Cache {
         if known.len() == ids.len() {
             return Ok(0);
         }
-        let missing = &images[known.pages.len()..];
+        let cached = known.pages.len();
+        let Some(ahead) = cached.checked_sub(from) else {
+            return Err(Error::PagesMissing { from, cached });
+        };
+        let missing = &images[ahead..];
         self.tree.lock(known.node); // while room is made
         let loaded = self
             .reserve(pool, missing.len(), spoken_for)
