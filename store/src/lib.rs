@@ -3,6 +3,12 @@
 //! Strings of bytes under names, behind one small trait (`object`). Not here: what a page's bytes say (`engine::kv::image`),
 //! when a request is run (`engine`).
 
+pub mod directory;
+pub mod faulty;
+pub mod memory;
 pub mod object;
 
-pub use object::{Entry, Fault, Kind, Name, Store};
+pub use directory::{Directory, DirectoryOptions};
+pub use faulty::Faulty;
+pub use memory::Memory;
+pub use object::{Entry, Fault, Kind, Name, OBJECT_BYTES_MAX, Store};
