@@ -7,8 +7,12 @@ pub mod directory;
 pub mod faulty;
 pub mod memory;
 pub mod object;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use directory::{Directory, DirectoryOptions};
 pub use faulty::Faulty;
 pub use memory::Memory;
 pub use object::{Entry, Fault, Kind, Name, OBJECT_BYTES_MAX, Store};
+#[cfg(feature = "redis")]
+pub use redis::{Redis, RedisOptions};
