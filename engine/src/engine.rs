@@ -4,6 +4,7 @@
 
 mod govern;
 mod inspect;
+mod logits;
 mod transfer;
 
 pub use govern::{EvictMode, Evicted, Hold, OnQuarantine, Quarantined};
@@ -15,12 +16,10 @@ use crate::error::{Error, Result};
 use crate::event::{Event, FinishReason, Phase, Sink};
 use crate::kernels::{KernelChoice, Kernels};
 use crate::kv::radix::common_prefix;
-use crate::kv::{Eviction, EvictionPolicy, PageId, PagePool, PageTable, RowSource};
-use crate::model::{Model, Row};
+use crate::kv::{Eviction, EvictionPolicy, PageId, PagePool};
+use crate::model::Model;
 use crate::sample::{choose, logprobs};
-use crate::schedule::{
-    Active, Admission, Batch, Cache, CachePolicy, Found, Line, Request, check_prompt, plan,
-};
+use crate::schedule::{Active, Admission, Batch, Cache, CachePolicy, Found, Line, Request, plan};
 use crate::tensor::{KvType, Mode, PAGE_POSITIONS};
 
 /// Worker threads believed; more is a typing error.
@@ -409,63 +408,6 @@ impl Engine {
             replayed: active.replayed,
             chunks: active.chunks,
         });
-    }
-
-    /// Logits of `ids` computed cold, of every position or the last: `[positions][vocab]`.
-    pub fn logits(&mut self, ids: &[u32], all: bool) -> Result<Vec<f32>> {
-        let mut logits = Vec::new();
-        let wanted = |position| all || position + 1 == ids.len();
-        self.logits_at(ids, &wanted, &mut |_, row| logits.extend(row))?;
-        Ok(logits)
-    }
-
-    /// Hands over the logits of the wanted positions of `ids`, computed cold, one position after the other: `[vocab]`.
-    pub fn logits_at(
-        &mut self,
-        ids: &[u32],
-        wanted: &dyn Fn(usize) -> bool,
-        each: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<()> {
-        check_prompt(ids, 0, self.model.config())?;
-        let needed = ids.len().div_ceil(PAGE_POSITIONS);
-        let spoken_for = self.spoken_for();
-        self.cache.reserve(&mut self.pool, needed, spoken_for)?;
-        let mut table = PageTable::default();
-        let mut chunks = ids.chunks(self.options.chunk_tokens);
-        let result =
-            chunks.try_for_each(|chunk| self.logits_chunk(&mut table, chunk, wanted, each));
-        table.release(&mut self.pool);
-        result
-    }
-
-    fn logits_chunk(
-        &mut self,
-        table: &mut PageTable,
-        chunk: &[u32],
-        wanted: &dyn Fn(usize) -> bool,
-        each: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<()> {
-        let mut rows = Vec::with_capacity(chunk.len());
-        for &token in chunk {
-            let position = table.len();
-            table.append(&mut self.pool, token)?;
-            let source = Some(RowSource::Prefill);
-            rows.push(Row {
-                sequence: 0,
-                token,
-                position,
-                source,
-                logits: wanted(position),
-            });
-        }
-        let pages = [table.pages()];
-        let logits = self.model.forward(&self.cpu, &mut self.pool, &pages, &rows);
-        let positions = rows.iter().filter(|row| row.logits);
-        let by_position = logits.chunks_exact(self.model.vocab());
-        for (row, logits) in positions.zip(by_position) {
-            each(row.position, logits);
-        }
-        Ok(())
     }
 
     /// Forgets an idle session, and what was cached for it alone.

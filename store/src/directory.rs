@@ -1,268 +1,212 @@
-//! A directory as a store: a file per name, of which only whole ones are ever seen.
+//! A store in a directory of a file system: one file per name, `page/<digits>`, whole as soon as it is visible.
 //!
-//! `<directory>/<kind>/<64 digits>`. What is written goes to a file in `<directory>/tmp` first, is synced where it must
-//! outlive a loss of power, and gets its name by one rename, or one link where the name must be new. So a process killed at
-//! any moment leaves what was there or what was to be there, and at most a file in `tmp`, which whoever opens the directory
-//! later removes. Not here: what the bytes say.
+//! Several processes may share one, and any of them may be killed at any moment: what it had begun lies under `tmp/`, where no
+//! name points, until somebody opens the store an hour later. Not here: how a file comes to be (`write`), what is thrown
+//! out when it gets full (`capacity`), whether the bytes are those once written (their reader checks a digest).
+
+mod capacity;
+mod write;
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
 
-use tempfile::NamedTempFile;
-
-use crate::object::{Entry, Fault, Kind, Name, Store};
+use crate::object::{Entry, Fault, Kind, Name, Store, fits};
+use capacity::Capacity;
+use write::Publish;
 
 const KIND: &str = "directory";
-const TMP: &str = "tmp";
-/// A file in `tmp` so old belongs to nobody.
-const LEFT_OVER: Duration = Duration::from_secs(3600);
-/// When a page was found is written down only where that would change by more.
-const USED_AGAIN: Duration = Duration::from_secs(5);
+/// Where files stand before they have their name.
+const TEMPORARY: &str = "tmp";
+/// No write takes this long: what is older under `tmp/` was begun by a process that is gone.
+const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
+/// A page's time of use is written down this often at most, so that reading stays reading.
+const USE_NOTED_EVERY: Duration = Duration::from_secs(10);
 
-/// How a directory is used.
+/// What a directory is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryOptions {
-    /// Bytes that pages may take; those not found for longest go when more are kept. No limit if none is given.
+    /// How many bytes of pages it may hold; those not used for longest go first. Nothing but pages is counted or goes.
+    /// Processes that share a directory see each other's pages after some seconds, so together they may exceed it by
+    /// what the others wrote meanwhile.
     pub bytes_max: Option<u64>,
 }
 
-/// A step of keeping something, for whoever wants to see what happens when one fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Making the file in `tmp`.
-    Create,
-    /// Writing the first half of it.
-    WriteHalf,
-    /// Writing the rest.
-    WriteRest,
-    /// Having the system keep what was written.
-    Sync,
-    /// Giving it its name.
-    Name,
-    /// Having the system keep the name.
-    SyncDirectory,
-}
-
-impl Step {
-    /// All, in their order.
-    pub const ALL: [Self; 6] = [
-        Self::Create,
-        Self::WriteHalf,
-        Self::WriteRest,
-        Self::Sync,
-        Self::Name,
-        Self::SyncDirectory,
-    ];
-}
-
-/// What is asked before each step.
-pub type Before = Box<dyn Fn(Step) -> io::Result<()> + Send + Sync>;
-
-/// A directory.
+/// Keeps every object in a file of its own.
 pub struct Directory {
-    path: PathBuf,
-    options: DirectoryOptions,
-    /// Bytes of pages, as far as known: those of the last listing, and what was kept here since. None before the first.
-    page_bytes: Mutex<Option<u64>>,
-    before: Option<Before>,
+    root: PathBuf,
+    /// Tells this opening's temporary files from those of all others, together with `begun`.
+    opening: String,
+    begun: AtomicU64,
+    capacity: Option<Capacity>,
+    seams: Seams,
 }
 
-/// Whether a kind must outlive a loss of power. Leases and announcements are worth nothing to whoever comes after it; a
-/// barred text must not come back with the page it bars.
-fn is_durable(kind: Kind) -> bool {
-    match kind {
-        Kind::Page | Kind::Session | Kind::Barred => true,
-        Kind::Lease | Kind::Worker => false,
+/// What tests take the place of.
+struct Seams {
+    now: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    /// Called before each step of a write, which fails as this does.
+    step: Box<dyn Fn(write::Step) -> io::Result<()> + Send + Sync>,
+}
+
+impl Default for Seams {
+    fn default() -> Self {
+        Self {
+            now: Box::new(SystemTime::now),
+            step: Box::new(|_| Ok(())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Directory").field(&self.root).finish()
     }
 }
 
 impl Directory {
-    /// Opens one, made if it is not there.
-    pub fn open(path: &Path, options: DirectoryOptions) -> io::Result<Self> {
-        for folder in Kind::ALL.iter().map(|kind| kind.word()).chain([TMP]) {
-            fs::create_dir_all(path.join(folder))?;
-        }
-        let opened = Self {
-            path: path.to_path_buf(),
-            options,
-            page_bytes: Mutex::new(None),
-            before: None,
+    /// The store in this directory, which is made, readable by its owner only, where there is none; one that exists keeps
+    /// its rights. All of it must lie on one file system that has hard links.
+    pub fn open(path: &Path, options: DirectoryOptions) -> Result<Self, Fault> {
+        Self::open_with(path, options, Seams::default())
+    }
+
+    fn open_with(path: &Path, options: DirectoryOptions, seams: Seams) -> Result<Self, Fault> {
+        let fault = |what: io::Error| Fault::new(KIND, "open", path.display(), what);
+        let since = (seams.now)().duration_since(SystemTime::UNIX_EPOCH);
+        let directory = Self {
+            root: path.to_owned(),
+            // The number of a process is unique on one machine, or in one container, only: the time tells the others apart.
+            opening: format!(
+                "{}-{}",
+                std::process::id(),
+                since.unwrap_or_default().as_nanos()
+            ),
+            begun: AtomicU64::new(0),
+            capacity: options.bytes_max.map(Capacity::new),
+            seams,
         };
-        opened.sweep()?;
-        Ok(opened)
+        directory.make().map_err(fault)?;
+        directory.sweep().map_err(fault)?;
+        Ok(directory)
     }
 
-    /// The same, asking before each step of keeping something: for tests of what happens when one fails.
-    #[must_use]
-    pub fn asking(self, before: Before) -> Self {
-        Self {
-            before: Some(before),
-            ..self
+    fn make(&self) -> io::Result<()> {
+        let kinds = Kind::ALL.map(|kind| self.of_kind(kind));
+        let mut made = fs::DirBuilder::new();
+        made.recursive(true).mode(0o700);
+        for path in kinds.iter().chain([&self.temporary()]) {
+            made.create(path)?;
+            if !fs::symlink_metadata(path)?.is_dir() {
+                return Err(io::Error::other(format!(
+                    "{} is no directory",
+                    path.display()
+                )));
+            }
         }
+        File::open(&self.root)?.sync_all() // or a file that was synced could lie in a directory that is gone
     }
 
-    /// Removes what writers that are gone left.
+    /// Removes what was begun long ago and never got a name.
     fn sweep(&self) -> io::Result<()> {
-        for file in fs::read_dir(self.path.join(TMP))? {
-            let file = file?;
-            let age = file.metadata().and_then(|it| it.modified());
-            let age = age.ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age >= LEFT_OVER) {
-                gone_is_fine(fs::remove_file(file.path()))?;
+        for entry in fs::read_dir(self.temporary())? {
+            let entry = entry?;
+            let Some(meta) = unless_gone(entry.metadata())? else {
+                continue;
+            };
+            let age = (self.seams.now)().duration_since(meta.modified()?);
+            if meta.is_file() && age.is_ok_and(|age| age > LEFTOVER_AGE) {
+                unless_gone(fs::remove_file(entry.path()))?;
             }
         }
         Ok(())
     }
 
-    fn file(&self, name: &Name) -> PathBuf {
-        self.path.join(name.kind.word()).join(name.digits())
+    fn temporary(&self) -> PathBuf {
+        self.root.join(TEMPORARY)
     }
 
-    fn before(&self, step: Step) -> io::Result<()> {
-        self.before.as_ref().map_or(Ok(()), |before| before(step))
+    fn of_kind(&self, kind: Kind) -> PathBuf {
+        self.root.join(kind.word())
     }
 
-    /// Writes `bytes` to a file of their own, and has `give` name it; whatever fails, no more is left of it.
-    fn keep(
-        &self,
-        name: &Name,
-        bytes: &[u8],
-        give: impl FnOnce(NamedTempFile, &Path) -> io::Result<bool>,
-    ) -> io::Result<bool> {
-        let file = self.write(name.kind, bytes)?;
-        self.before(Step::Name)?;
-        let given = give(file, &self.file(name))?;
-        if given && is_durable(name.kind) {
-            self.before(Step::SyncDirectory)?;
-            File::open(self.path.join(name.kind.word()))?.sync_all()?;
-        }
-        Ok(given)
+    fn path(&self, name: &Name) -> PathBuf {
+        self.of_kind(name.kind).join(name.digits())
     }
 
-    fn write(&self, kind: Kind, bytes: &[u8]) -> io::Result<NamedTempFile> {
-        self.before(Step::Create)?;
-        let mut file = NamedTempFile::new_in(self.path.join(TMP))?;
-        let (half, rest) = bytes.split_at(bytes.len() / 2);
-        self.before(Step::WriteHalf)?;
-        file.write_all(half)?;
-        self.before(Step::WriteRest)?;
-        file.write_all(rest)?;
-        if is_durable(kind) {
-            self.before(Step::Sync)?;
-            file.as_file().sync_data()?;
-        }
-        Ok(file)
-    }
-
+    /// Reads a file straight to where it is wanted: one allocation, no zeroes first, no copy between.
     fn read(&self, name: &Name, into: &mut Vec<u8>) -> io::Result<bool> {
-        let path = self.file(name);
-        let there = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            there => there?,
+        let opened = File::options()
+            .read(true)
+            // Neither follow a link that someone put there nor wait for whoever may write to a pipe.
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(self.path(name));
+        let opened = match opened {
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+                return Err(io::Error::other("a symbolic link, which is not followed"));
+            }
+            opened => unless_gone(opened)?,
         };
-        if !there.is_file() {
-            return Err(io::Error::other("it is no file"));
-        }
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            file => file?,
+        let Some(mut file) = opened else {
+            return Ok(false);
         };
-        let had = into.len();
-        if let Err(error) = file.read_to_end(into) {
-            into.truncate(had);
-            return Err(error);
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other("not a file"));
         }
-        let now = SystemTime::now();
-        let unused = (there.modified().ok()).and_then(|at| now.duration_since(at).ok());
-        if name.kind == Kind::Page && unused.is_some_and(|unused| unused > USED_AGAIN) {
-            let _ = file.set_modified(now); // then it counts as used when it was written
+        fits(meta.len()).map_err(io::Error::other)?;
+        into.try_reserve(meta.len() as usize)?;
+        // A named file never changes, so its length holds, and `File::read_to_end` asks for all of it in one call.
+        file.read_to_end(into)?;
+        if name.kind == Kind::Page {
+            self.note_use(&file, &meta);
         }
         Ok(true)
     }
 
+    /// A page that was read is worth keeping. Whoever may not write here reads all the same.
+    fn note_use(&self, file: &File, meta: &Metadata) {
+        let now = (self.seams.now)();
+        let noted = meta
+            .modified()
+            .is_ok_and(|used| matches!(now.duration_since(used), Ok(age) if age < USE_NOTED_EVERY));
+        if !noted {
+            let _ = file.set_modified(now);
+        }
+    }
+
     fn entries(&self, kind: Kind) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for file in fs::read_dir(self.path.join(kind.word()))? {
-            let file = file?;
-            let digits = file.file_name();
-            let Some(name) = digits.to_str().and_then(|it| Name::parse(kind, it)) else {
+        for entry in fs::read_dir(self.of_kind(kind))? {
+            let entry = entry?;
+            let digits = entry.file_name();
+            let Some(name) = digits.to_str().and_then(|text| Name::parse(kind, text)) else {
                 continue;
             };
-            match file.metadata() {
-                Ok(there) if there.is_file() => entries.push(Entry {
-                    name,
-                    bytes: Some(there.len()),
-                    used_ms: used_ms(&there),
-                }),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            // Does not follow links; what is no file is listed without a length, and reading it says what it is.
+            let Some(meta) = unless_gone(entry.metadata())? else {
+                continue;
+            };
+            let used = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH);
+            entries.push(Entry {
+                name,
+                bytes: meta.is_file().then_some(meta.len()),
+                used_ms: used.ok().map(|since| since.as_millis() as u64),
+            });
         }
         Ok(entries)
     }
+}
 
-    /// Makes room for a page of so many bytes among those there may be.
-    fn make_room(&self, name: &Name, bytes: u64) -> io::Result<()> {
-        let Some(most) = self.options.bytes_max.filter(|_| name.kind == Kind::Page) else {
-            return Ok(());
-        };
-        if bytes > most {
-            let why = format!("a page of {bytes} bytes, and all pages may take {most}");
-            return Err(io::Error::other(why));
-        }
-        let mut known = self
-            .page_bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = known.as_mut().filter(|kept| **kept + bytes <= most) {
-            *kept += bytes;
-            return Ok(());
-        }
-        // Others write and remove too: what is there is what counts.
-        let mut pages = self.entries(Kind::Page)?;
-        pages.retain(|page| page.name != *name);
-        pages.sort_by_key(|page| page.used_ms);
-        let mut kept: u64 = pages.iter().filter_map(|page| page.bytes).sum();
-        for page in &pages {
-            if kept + bytes <= most {
-                break;
-            }
-            gone_is_fine(fs::remove_file(self.file(&page.name)))?;
-            kept -= page.bytes.unwrap_or(0);
-        }
-        *known = Some(kept + bytes);
-        Ok(())
+/// None if the file has gone, which with several processes it may at any moment.
+fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
     }
-}
-
-/// When a file was last written or found, in milliseconds since 1970.
-fn used_ms(there: &Metadata) -> Option<u64> {
-    let at = there.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(at.as_millis()).ok()
-}
-
-fn gone_is_fine(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-fn fault<T>(
-    asked: &'static str,
-    name: &dyn std::fmt::Display,
-    done: io::Result<T>,
-) -> Result<T, Fault> {
-    done.map_err(|error| Fault {
-        store: KIND,
-        asked,
-        name: name.to_string(),
-        what: error.to_string(),
-    })
 }
 
 impl Store for Directory {
@@ -271,39 +215,34 @@ impl Store for Directory {
     }
 
     fn get(&self, name: &Name, into: &mut Vec<u8>) -> Result<bool, Fault> {
-        fault("get", name, self.read(name, into))
+        let start = into.len();
+        self.read(name, into).map_err(|what| {
+            into.truncate(start);
+            Fault::new(KIND, "get", name, what)
+        })
     }
 
     fn put(&self, name: &Name, bytes: &[u8]) -> Result<(), Fault> {
-        let put = self.make_room(name, bytes.len() as u64).and_then(|()| {
-            self.keep(name, bytes, |file, path| {
-                file.persist(path).map_err(|refused| refused.error)?;
-                Ok(true)
-            })
-        });
-        fault("put", name, put.map(|_| ()))
+        self.write(name, bytes, Publish::Replace)
+            .map(|_| ())
+            .map_err(|what| Fault::new(KIND, "put", name, what))
     }
 
     fn claim(&self, name: &Name, bytes: &[u8]) -> Result<bool, Fault> {
-        let claimed = self.keep(name, bytes, |file, path| {
-            match file.persist_noclobber(path) {
-                Ok(_) => Ok(true),
-                Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => Ok(false),
-                Err(refused) => Err(refused.error),
-            }
-        });
-        fault("claim", name, claimed)
+        self.write(name, bytes, Publish::Claim)
+            .map_err(|what| Fault::new(KIND, "claim", name, what))
     }
 
     fn remove(&self, name: &Name) -> Result<(), Fault> {
-        fault(
-            "remove",
-            name,
-            gone_is_fine(fs::remove_file(self.file(name))),
-        )
+        self.unlink(name)
+            .map_err(|what| Fault::new(KIND, "remove", name, what))
     }
 
     fn list(&self, kind: Kind) -> Result<Vec<Entry>, Fault> {
-        fault("list", &kind.word(), self.entries(kind))
+        self.entries(kind)
+            .map_err(|what| Fault::new(KIND, "list", kind.word(), what))
     }
 }
+
+#[cfg(test)]
+mod tests;

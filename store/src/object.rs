@@ -4,10 +4,13 @@
 
 use std::fmt;
 
+/// No object is longer; who keeps pages of a large model needs a tenth of it. Whoever claims to hold more is not believed.
+pub const OBJECT_BYTES_MAX: u64 = 256 << 20;
+
 /// What a store can be asked. It may be asked by several threads and processes at once.
 ///
 /// Whoever reads finds all of what was last written under a name or nothing, never a part of it, whatever became of the
-/// writer.
+/// writer. A fault leaves open whether what was asked has happened: a server may have done it before its answer was lost.
 pub trait Store: Send + Sync {
     /// Its kind, in one word, as traces say it.
     fn kind(&self) -> &'static str;
@@ -124,6 +127,33 @@ pub struct Fault {
     pub name: String,
     /// What it said.
     pub what: String,
+}
+
+impl Fault {
+    /// What store `store` said when it was asked to `asked` this name.
+    pub fn new(
+        store: &'static str,
+        asked: &'static str,
+        name: impl fmt::Display,
+        what: impl fmt::Display,
+    ) -> Self {
+        Self {
+            store,
+            asked,
+            name: name.to_string(),
+            what: what.to_string(),
+        }
+    }
+}
+
+/// Refuses what is longer than any object.
+pub(crate) fn fits(bytes: u64) -> Result<(), String> {
+    if bytes <= OBJECT_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "{bytes} bytes, more than the {OBJECT_BYTES_MAX} of any object"
+    ))
 }
 
 #[cfg(test)]

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CheckedPage, Engine, Error, Event, Imported, OnQuarantine, PAGE_POSITIONS, PageKey,
-    Quarantined, Request, Scope, SessionText, Sink,
+    CheckedPage, Engine, Error, Imported, OnQuarantine, PAGE_POSITIONS, PageKey, Quarantined,
+    Request, Scope, SessionText,
 };
 
 use crate::barred::Barred;
 use crate::keeper::{Clock, Fetch, Keep, Keeper, KeeperOptions, Reply, Trouble};
 use crate::lease::Lease;
 use crate::object::Store;
+use crate::open::{Heard, Open};
 use crate::sealed::Sealed;
 use crate::told::{What, WorkerSink, tell, tell_late};
 
@@ -30,15 +31,6 @@ struct Waiting {
     missing: Option<PageKey>,
     /// Whether it has asked itself.
     asked: bool,
-}
-
-/// A request the engine has.
-#[derive(Default)]
-struct Open {
-    scope: Scope,
-    text: Vec<u32>,
-    /// Leases that end once its prompt is kept.
-    leases: Vec<Lease>,
 }
 
 /// An engine and its store.
@@ -492,29 +484,5 @@ impl Worker {
             self.replied(reply, sink)?;
         }
         Ok(flushed)
-    }
-}
-
-/// Hands events on and notes whose text has become findable.
-struct Heard<'a> {
-    sink: &'a mut dyn WorkerSink,
-    open: &'a mut HashMap<u64, Open>,
-    /// Requests whose prompt is computed, or that are finished, in that order.
-    computed: Vec<(u64, bool)>,
-}
-
-impl Sink for Heard<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        match event {
-            Event::Prefill { request, .. } => self.computed.push((request, false)),
-            Event::Token { request, id, .. } => {
-                if let Some(open) = self.open.get_mut(&request) {
-                    open.text.push(id);
-                }
-            }
-            Event::Finish { request, .. } => self.computed.push((request, true)),
-            _ => {}
-        }
-        self.sink.event(event);
     }
 }
