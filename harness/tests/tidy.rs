@@ -8,7 +8,14 @@ use std::path::{Path, PathBuf};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
-const CRATES: [&str; 5] = ["audit", "baselines", "engine", "harness", "workloads"];
+const CRATES: [&str; 6] = [
+    "audit",
+    "baselines",
+    "engine",
+    "harness",
+    "store",
+    "workloads",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

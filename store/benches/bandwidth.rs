@@ -26,7 +26,8 @@ const IMPORT_FLOOR: f64 = 0.60;
 const KEEPING_LIMIT: f64 = 1.03;
 
 fn main() -> ExitCode {
-    let model = std::env::args().find(|it| it.ends_with(".gguf"));
+    let model =
+        std::env::args().find(|it| Path::new(it).extension().is_some_and(|it| it == "gguf"));
     let Some(model) = model else {
         println!("bandwidth: give the path of a model.gguf; nothing was measured");
         return ExitCode::SUCCESS;
@@ -71,7 +72,7 @@ fn import(model: Model, kv_type: KvType) -> (f64, Model) {
     let mut parent = engine.root_key().unwrap();
     let mut bytes = 0;
     for (key, ids) in keys.iter().zip(ids.chunks(PAGE_POSITIONS)) {
-        let head = layout.image_bytes(0) + ids.len() * size_of::<u32>();
+        let head = layout.image_bytes(0) + size_of_val(ids);
         let rows = layout.image_bytes(ids.len()) - head;
         let page = PageCopy::new(layout, (*key, parent), ids, |image| {
             image.extend((0..rows).map(|at| (at * 31 + ids[0] as usize) as u8 & 0x3f));
@@ -155,10 +156,10 @@ fn keeping(model: Model) -> f64 {
             let (time, back) = decode(engine, keeps);
             model = Some(back);
             if keeps {
-                kept.push(time)
+                kept.push(time);
             } else {
-                alone.push(time)
-            };
+                alone.push(time);
+            }
         }
         ratios.push(kept[pair] / alone[pair]);
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Client, Shelf, Way, cold, element_types, keeper, text};
 use engine::{OnQuarantine, PAGE_POSITIONS};
 use store::object::Kind;
-use store::{Announced, KeeperOptions, What};
+use store::{Announced, Directory, DirectoryOptions, KeeperOptions, Store, What};
 
 /// Around page borders, and within pages.
 const LENGTHS: [usize; 8] = [63, 64, 65, 127, 128, 129, 192, 300];
@@ -73,14 +73,38 @@ fn what_was_decoded_is_found_by_others_too_and_only_new_pages_are_kept() {
 }
 
 #[test]
-fn workers_that_miss_together_compute_a_prefix_once() {
+fn workers_that_miss_together_compute_a_prefix_once_in_memory() {
+    let shelf = shelf();
+    miss_together(&|| shelf.clone());
+}
+
+#[test]
+fn workers_that_miss_together_compute_a_prefix_once_through_a_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = || Directory::open(scratch.path(), DirectoryOptions::default()).unwrap();
+    miss_together(&|| Arc::new(open()));
+}
+
+#[test]
+#[cfg(feature = "redis")]
+fn workers_that_miss_together_compute_a_prefix_once_through_redis() {
+    let Ok(url) = std::env::var("FAK_TEST_REDIS") else {
+        return common::skip("workers that share through Redis: FAK_TEST_REDIS is not set");
+    };
+    let prefix = format!("sharing {}:", std::process::id());
+    let open = || store::Redis::open(&url, &prefix, store::RedisOptions::default()).unwrap();
+    miss_together(&|| Arc::new(open()));
+}
+
+/// Four workers at once, each with its own way to one store.
+fn miss_together(open: &dyn Fn() -> Arc<dyn Store>) {
     let options = element_types()[1];
     let (workers, agents, prefix) = (4, 3, 256);
-    let (shelf, start) = (shelf(), Arc::new(Barrier::new(workers)));
+    let start = Arc::new(Barrier::new(workers));
     let threads = (0..workers).map(|worker| {
-        let (shelf, start) = (shelf.clone(), Arc::clone(&start));
+        let (store, start) = (open(), Arc::clone(&start));
         std::thread::spawn(move || {
-            let mut client = Client::new(&options, shelf, &format!("w{worker}"));
+            let mut client = Client::new(&options, store, &format!("w{worker}"));
             start.wait();
             let prompt = |agent| {
                 [
@@ -117,7 +141,8 @@ fn workers_that_miss_together_compute_a_prefix_once() {
         .filter(|it| !matches!(it, What::Published | What::Restored))
         .collect();
     assert!(odd.is_empty(), "{odd:?}");
-    assert_eq!(shelf.count(Kind::Lease), 0, "all are given up");
+    let leases = open().list(Kind::Lease).unwrap();
+    assert!(leases.is_empty(), "all are given up");
 }
 
 #[test]
@@ -125,7 +150,11 @@ fn a_leader_that_dies_is_replaced_and_the_prefix_is_computed_at_most_twice() {
     let options = element_types()[1];
     let (shelf, prompt) = (shelf(), text(300, 1));
     let way = Way::to(&shelf);
-    let mut leader = Client::new(&options, way.clone(), "leader");
+    let short = KeeperOptions {
+        lease_ms: 600,
+        ..keeper("leader")
+    };
+    let mut leader = Client::with(&options, way.clone(), short);
     leader.ask(0, &prompt, 4, None);
     while shelf.count(Kind::Lease) == 0 || leader.heard.steps == 0 {
         leader.step();
@@ -163,7 +192,11 @@ fn a_leader_that_dies_is_replaced_and_the_prefix_is_computed_at_most_twice() {
 fn a_slow_leader_that_lives_is_waited_for_however_long_it_takes() {
     let options = element_types()[1];
     let (shelf, prompt) = (shelf(), text(300, 1));
-    let mut leader = Client::new(&options, shelf.clone(), "leader");
+    let short = KeeperOptions {
+        lease_ms: 1500,
+        ..keeper("leader")
+    };
+    let mut leader = Client::with(&options, shelf.clone(), short);
     leader.ask(0, &prompt, 4, None);
     while leader.heard.steps == 0 {
         leader.step();
@@ -171,8 +204,8 @@ fn a_slow_leader_that_lives_is_waited_for_however_long_it_takes() {
     let mut other = Client::new(&options, shelf.clone(), "other");
     other.ask(0, &prompt, 4, None);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(1300) {
-        other.step(); // three times the length of a lease
+    while start.elapsed() < Duration::from_millis(4000) {
+        other.step(); // more than twice the length of its lease
     }
     assert_eq!(other.heard.steps, 0, "it waits");
     leader.run();
