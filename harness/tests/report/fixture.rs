@@ -338,7 +338,7 @@ impl Run {
         [
             ("envelope.json", self.declared.to_string()),
             ("run.json", self.record.to_string()),
-            ("trace/fused-0.jsonl", "{}\n".into()),
+            ("trace/fused-0.jsonl", String::new()),
         ]
     }
 }

@@ -2,17 +2,15 @@
 //!
 //! Times are read from traces, request by request. Not here: times of whole runs (`metrics`).
 
-use std::collections::BTreeSet;
-use std::fs;
-
-use workloads::statistics::Interval;
-use workloads::trace::{Body, Line};
+use workloads::statistics::{Interval, median};
+use workloads::trace::Line;
 
 use super::bound::Bound;
 use super::files::program_words;
 use super::metrics::{Found, Library, Stop, arm_of, judged, named, sides, worst_by};
 use super::verdict::{Measured, Noise};
 use crate::report::evidence::Anchored;
+use crate::{requests, sealed};
 
 /// Milliseconds from a request to its first token, for requests that continue a session: the median of each repetition, and of
 /// those the median. The other side is what the median pair of repetitions makes of ours.
@@ -21,11 +19,7 @@ pub(super) fn warm_first_token(bound: &Bound, library: &Library<'_>) -> Result<F
         let run = library.run(place)?;
         let record = &run.record;
         let (arm, over) = (named(place.arm.as_ref())?, named(place.over.as_ref())?);
-        let mut differs = sides(run, arm, over)?;
-        // A server answers whole: its first token is known only where there is no second.
-        if run.declared["workload"]["decode"] != 1 {
-            differs.push("more than one token is asked for".to_owned());
-        }
+        let differs = sides(run, arm, over)?;
         let (ours, theirs) = (warm(library, run, arm)?, warm(library, run, over)?);
         let pairs = ours.iter().filter(|(_, ms)| *ms > 0.0);
         let pairs = pairs.filter_map(|(rep, ours_ms)| {
@@ -80,69 +74,47 @@ fn warm(library: &Library<'_>, run: &Anchored, arm: &str) -> Result<Vec<(usize, 
     let reps = samples.iter().map(|it| it.rep);
     reps.map(|rep| {
         let name = format!("trace/{}.jsonl", workloads::arm::stem(arm, rep));
-        let broken = |error: &dyn std::fmt::Display| {
-            Stop::Broken(format!("{}/{name}: {error}", run.directory()))
-        };
-        let path = library.root.join(run.directory()).join(&name);
-        let text = fs::read_to_string(path).map_err(|error| broken(&error))?;
-        let firsts = of_trace(&text).map_err(|error| broken(&error))?;
-        Ok((rep, middle(&firsts)?))
+        let trace = sealed::read_trace(&library.root.join(run.directory()), name);
+        let trace = trace.map_err(|it| Stop::Broken(format!("{}/{it}", run.directory())))?;
+        let lines = trace.map(|it| it.lines).unwrap_or_default();
+        Ok((rep, middle(&going_on(&lines))?))
     })
     .collect()
 }
 
-/// Milliseconds to the first token of each request that is not the first of its session.
-fn of_trace(text: &str) -> Result<Vec<f64>, serde_json::Error> {
-    let mut warm = Vec::new();
-    let mut going_on = BTreeSet::new();
-    for line in text.lines() {
-        let line: Line = serde_json::from_str(line)?;
-        let (request, first_ns) = match line.body {
-            Body::Request { id, turn, .. } if turn > 0 => {
-                going_on.insert(id);
-                continue;
-            }
-            Body::Finish {
-                request,
-                token_t_ns,
-                ..
-            } => (request, token_t_ns.first().copied()),
-            Body::Answer(answer) => (answer.request, answer.chunk_t_ns.first().copied()),
-            _ => continue,
-        };
-        if going_on.contains(&request) {
-            warm.extend(first_ns.map(|ns| ns as f64 / 1e6));
-        }
-    }
-    Ok(warm)
+/// Milliseconds to the first token of each request that is not the first of its session; none where an answer of several tokens
+/// came whole.
+fn going_on(lines: &[Line]) -> Vec<f64> {
+    let requests = requests::of(lines).into_iter().filter(|it| it.turn > 0);
+    let firsts = requests.filter_map(|it| it.ttft_ns);
+    firsts.map(|ns| ns as f64 / 1e6).collect()
 }
 
 fn middle(values: &[f64]) -> Result<f64, Stop> {
-    let none = || Stop::Waits("no request that goes on was answered".to_owned());
-    workloads::statistics::median(values).ok_or_else(none)
+    let none = || Stop::Waits("no request that goes on has a first token of its own".to_owned());
+    median(values).ok_or_else(none)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
-    fn only_requests_that_go_on_count_and_they_count_to_their_first_token() {
-        let line = |rest: &str| format!("{{\"seq\":0,\"prev\":\"\",\"t_ns\":0,{rest}}}\n");
-        let request = |turn: usize| {
-            line(&format!(
-                "\"kind\":\"request\",\"id\":\"a0-t{turn}\",\"session\":\"a0\",\"agent\":0,\"turn\":{turn},\"worker\":0,\
-                 \"base\":null,\"keep\":0,\"append\":[1],\"prompt_len\":1,\"prompt_sha256\":\"\",\"decode_max\":2,\"ignore_eos\":true"
-            ))
+    fn only_requests_that_go_on_count_and_whole_answers_of_several_tokens_do_not() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+        let firsts = |run: &str, arm: &str| {
+            let name = format!("trace/{}.jsonl", workloads::arm::stem(arm, 0));
+            let trace = sealed::read_trace(&results.join(run), name).unwrap();
+            going_on(&trace.unwrap().lines)
         };
-        let finish = |turn: usize, first_ns: u64| {
-            line(&format!(
-                "\"kind\":\"finish\",\"request\":\"a0-t{turn}\",\"ids\":[1,2],\"token_t_ns\":[{first_ns},99000000],\
-                 \"batch\":[1,1],\"reason\":\"length\",\"logits_sha256\":\"\""
-            ))
-        };
-        let text = request(0) + &finish(0, 50_000_000) + &request(1) + &finish(1, 2_500_000);
-        assert_eq!(of_trace(&text).unwrap(), [2.5]);
-        assert!(of_trace("{").is_err());
+        let warm = "warm-prefix-2048/2026-12-01-x86_64-avx512-2c-1";
+        for arm in ["fused", "llama-server:agent"] {
+            assert_eq!(firsts(warm, arm).len(), 8, "nine turns, the first is cold");
+        }
+        let deep = "deep-35/2026-12-01-x86_64-avx512-2c-1";
+        assert_eq!(firsts(deep, "fused").len(), 34);
+        assert!(firsts(deep, "llama-server:agent").is_empty());
     }
 }

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::super::axis::Unit;
 use super::super::document::{Block, Drawn, Piece, Section, Table, code, words};
 use super::super::figures::{Figures, Shown};
 use super::super::plots::{Curve, Plot};
 use super::arms;
+use crate::error::Error;
 use crate::report::error::ReportError;
 use crate::report::evidence::Anchored;
+use crate::requests::{self, Request};
+use crate::sealed;
 
 /// Points a curve has at most.
 const POINTS_MAX: usize = 100;
@@ -28,16 +29,6 @@ pub(in crate::report::runs) struct Times {
     pub(in crate::report::runs) whole_ns: Vec<u64>,
     /// Whether any answer came in more than one piece: else the first piece is the whole answer.
     pub(in crate::report::runs) in_pieces: bool,
-}
-
-/// What is read of a trace line; everything else in it is passed over.
-#[derive(Deserialize)]
-struct Line {
-    #[serde(default)]
-    kind: String,
-    arm: Option<String>,
-    token_t_ns: Option<Vec<u64>>,
-    chunk_t_ns: Option<Vec<u64>>,
 }
 
 /// Reads the traces of a run, by arm. Those of engine work have no requests of interest and are left out, as are scores.
@@ -62,40 +53,30 @@ pub(in crate::report::runs) fn read(
     for name in names {
         let name = name.to_string_lossy();
         if name.ends_with(".jsonl") && !name.ends_with(".score.jsonl") {
-            let text = fs::read_to_string(directory.join(&*name)).map_err(failed)?;
-            let broken = |message| ReportError::Evidence {
+            let trace = sealed::read_trace(&root.join(run.directory()), format!("trace/{name}"));
+            let broken = |error: Error| ReportError::Evidence {
                 run: run.run.clone(),
-                message: format!("trace/{name}{message}"),
+                message: error.to_string(),
             };
-            read_trace(&text, &mut times).map_err(broken)?;
+            if let Some(trace) = trace.map_err(broken)? {
+                let times: &mut Times = times.entry(trace.arm).or_default();
+                times.take(&requests::of(&trace.lines));
+            }
         }
     }
     Ok(times)
 }
 
-fn read_trace(text: &str, times: &mut BTreeMap<String, Times>) -> Result<(), String> {
-    let mut arm = None;
-    for (number, line) in (1..).zip(text.lines()) {
-        let line: Line =
-            serde_json::from_str(line).map_err(|error| format!(":{number}: {error}"))?;
-        let pieces = match line.kind.as_str() {
-            "begin" | "begin_server" => {
-                arm = line.arm;
-                continue;
-            }
-            "finish" => line.token_t_ns,
-            "answer" => line.chunk_t_ns,
-            _ => continue,
-        };
-        let pieces = pieces.unwrap_or_default();
-        if let (Some(arm), Some(first), Some(last)) = (&arm, pieces.first(), pieces.last()) {
-            let times: &mut Times = times.entry(arm.clone()).or_default();
-            times.first_ns.push(*first);
-            times.whole_ns.push(*last);
-            times.in_pieces |= pieces.len() > 1;
+impl Times {
+    fn take(&mut self, requests: &[Request]) {
+        for it in requests {
+            let Some(whole_ns) = it.e2e_ns else { continue };
+            let first_ns = it.ttft_ns.unwrap_or(whole_ns);
+            self.first_ns.push(first_ns);
+            self.whole_ns.push(whole_ns);
+            self.in_pieces |= first_ns < whole_ns;
         }
     }
-    Ok(())
 }
 
 /// The share of requests that were done by each time, at most so many points of it; the last is the slowest request.
@@ -273,14 +254,5 @@ mod tests {
         let many = shares((0..12_345).collect());
         assert_eq!(many.len(), POINTS_MAX);
         assert!(many.is_sorted() && shares(Vec::new()).is_empty());
-    }
-
-    #[test]
-    fn a_trace_that_is_no_json_is_refused_with_its_line() {
-        let mut times = BTreeMap::new();
-        let message = read_trace("{}\n{\"kind\":\n", &mut times).unwrap_err();
-        assert!(message.starts_with(":2: "), "{message}");
-        read_trace("{}\n{\"kind\":\"finish\",\"token_t_ns\":[1]}\n", &mut times).unwrap();
-        assert!(times.is_empty(), "nobody was asked");
     }
 }
