@@ -34,6 +34,7 @@ pub(crate) struct Fetcher {
     open: Vec<Open>,
     /// Names of barred texts that were told.
     told: HashSet<Name>,
+    /// When it was last asked what is barred, and when leases were last renewed.
     barred_ms: u64,
     renewed_ms: u64,
 }
@@ -271,6 +272,7 @@ impl Fetcher {
 
     /// Tells the engine of texts that it has not heard of yet.
     fn learn_barred(&mut self) -> Result<(), Trouble> {
+        self.barred_ms = self.common.now_ms(); // whatever comes of it: a dead store is not asked without a pause
         let listed = self.common.store.list(Kind::Barred)?;
         self.common.answered();
         let mut new = Vec::new();
@@ -297,7 +299,6 @@ impl Fetcher {
             }
             self.told.insert(entry.name);
         }
-        self.barred_ms = self.common.now_ms();
         if !new.is_empty() {
             self.common.reply(Reply::Barred(new));
         }

@@ -425,12 +425,17 @@ impl Worker {
     /// Ends a request; false if it is not in flight.
     pub fn cancel(&mut self, request: u64) -> bool {
         let waited = self.waiting.remove(&request).is_some();
+        self.forget(request);
+        self.engine.cancel(request) || waited
+    }
+
+    /// The engine no longer has a request: others need not wait for what it was to compute.
+    fn forget(&mut self, request: u64) {
         if let Some(open) = self.open.remove(&request) {
             for lease in open.leases {
                 self.give_up(request, Some(lease));
             }
         }
-        self.engine.cancel(request) || waited
     }
 
     /// Bars a span here at once, and for every worker as soon as the store takes it.
@@ -442,6 +447,9 @@ impl Worker {
         running: OnQuarantine,
     ) -> Result<Quarantined, Error> {
         let done = self.engine.quarantine(scope, ids, start, running)?;
+        for request in &done.aborted {
+            self.forget(*request);
+        }
         self.keeper.keep(Keep::Barred(Barred {
             scope: scope.clone(),
             ids: ids.to_vec(),

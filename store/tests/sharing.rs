@@ -204,7 +204,7 @@ fn a_slow_leader_that_lives_is_waited_for_however_long_it_takes() {
     let mut other = Client::new(&options, shelf.clone(), "other");
     other.ask(0, &prompt, 4, None);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(4000) {
+    while start.elapsed() < Duration::from_secs(4) {
         other.step(); // more than twice the length of its lease
     }
     assert_eq!(other.heard.steps, 0, "it waits");
@@ -263,6 +263,48 @@ fn a_dead_store_is_told_of_and_every_request_is_answered() {
     assert_eq!(answer.result(), cold(&options, &answer.prompt, 3).result());
     let failed = |what: &&What| matches!(what, What::Failed(why) if why.contains("it is dead"));
     assert!(client.whats().iter().any(failed));
+}
+
+#[test]
+fn a_dead_store_is_not_asked_again_before_time_has_passed() {
+    let shelf = shelf();
+    shelf.dead.store(true, Ordering::SeqCst);
+    let engine = common::engine(&element_types()[1]);
+    let still: store::Clock = Arc::new(|| 1_000_000);
+    let worker = store::Worker::new(engine, shelf.clone(), keeper("alone"), still).unwrap();
+    while shelf.calls.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(200)); // in which a thread that does not pause asks thousands of times
+    drop(worker);
+    assert_eq!(shelf.calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn nobody_waits_for_a_leader_whose_request_a_quarantine_ended() {
+    let options = element_types()[1];
+    let (shelf, prompt) = (shelf(), text(300, 1));
+    let mut leader = Client::new(&options, shelf.clone(), "leader");
+    leader.ask(0, &prompt, 4, None);
+    while leader.heard.steps == 0 {
+        leader.step();
+    }
+    let mut other = Client::new(&options, shelf.clone(), "other");
+    other.ask(0, &prompt, 4, None);
+    let scope = leader.scope.clone();
+    let abort = OnQuarantine::Abort;
+    let done = leader.worker.quarantine(&scope, &prompt[..280], 270, abort);
+    assert_eq!(done.unwrap().aborted, [0]);
+    leader.flush();
+    other.run();
+    assert!(!other.whats().contains(&&What::TookOver), "it was given up");
+    assert_eq!(
+        other.heard.answers[&0].result(),
+        cold(&options, &prompt, 4).result()
+    );
+    other.flush();
+    assert_eq!(shelf.count(Kind::Lease), 0);
+    assert!(!leader.step(), "nothing is left to do");
 }
 
 #[test]
